@@ -1,0 +1,88 @@
+// The records that cross a ring. Trivially copyable, one cache line each, all with the request id and
+// a sequence number, so that loss, duplication or reordering is detectable by the reader.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "sampling/sampling_params.h"
+
+namespace unpaced {
+
+using RequestId = std::uint64_t;
+struct RequestSpec;  // request.h
+
+enum class CommandKind : std::uint8_t { kSubmit = 0, kCancel, kStop };
+
+// Front end -> decode thread.
+struct alignas(64) Command {
+  RequestId request_id;
+  // kSubmit only. The decode thread borrows it and gives it back with the request's kFinished event;
+  // it never frees it (free() may lock).
+  RequestSpec* spec;
+  CommandKind kind;
+};
+
+enum class EventKind : std::uint8_t {
+  kStarted = 0,     // the request has its slot; n_prompt, n_cached are known
+  kPrefill,         // a prefill chunk is done; n_processed advanced
+  kToken,           // one decoded token
+  kLogprobs,        // up to kPairsPerEvent (token, logprob) pairs; they precede the kToken they belong to
+  kPromptLogprob,   // logprob of one prompt token, given those before it (echo); pairs precede it
+  kFinished,        // last event of a request
+};
+
+enum class FinishReason : std::uint8_t {
+  kNone = 0,
+  kEos,            // a token of the EOG set (it was published as a token)
+  kTokenLimit,     // max_tokens reached
+  kContextLimit,   // the slot's context is full
+  kCancelled,
+  kNonFinite,      // NaN or no finite logit: an error
+  kDecodeFailed,   // llama_decode returned an error: `status` holds it
+  kException,      // a C++ exception was caught in the step
+  kStopped,        // the engine was stopped
+};
+
+inline constexpr std::int32_t kPairsPerEvent = 4;
+
+struct TokenLogprob {
+  TokenId token;
+  float logprob;  // natural logarithm; or a probability where the request asked post_sampling_probs
+};
+
+// Decode thread -> front end.
+struct alignas(64) TokenEvent {
+  RequestId request_id;
+  std::int64_t t_us;              // steady clock, when the event was made
+  std::uint32_t sequence_number;  // 0, 1, 2, ... within the request
+  std::uint16_t slot;
+  EventKind kind;
+  FinishReason finish_reason;  // kFinished
+  union {
+    struct {
+      TokenId token;
+      float logprob;               // of the sampled token, where asked for
+      std::int32_t n_decoded;      // tokens decoded so far, this one included
+    } token;                       // kToken, kPromptLogprob
+    struct {
+      std::int32_t n_prompt;
+      std::int32_t n_cached;       // prompt tokens reused from the slot's KV
+      std::int32_t n_processed;    // prompt tokens in the KV now, cached ones included
+    } prompt;                      // kStarted, kPrefill
+    struct {
+      std::int32_t n_pairs;
+      TokenLogprob pair[kPairsPerEvent];
+    } logprobs;                    // kLogprobs
+    struct {
+      std::int32_t n_decoded;
+      std::int32_t n_cells;        // tokens the slot's KV holds
+      std::int32_t status;         // kDecodeFailed: llama_decode's return value
+      RequestSpec* spec;           // given back to the front end, which frees it
+    } finished;                    // kFinished
+  };
+};
+static_assert(sizeof(Command) == 64 && std::is_trivially_copyable_v<Command>);
+static_assert(sizeof(TokenEvent) == 64 && std::is_trivially_copyable_v<TokenEvent>);
+
+}  // namespace unpaced

@@ -1,0 +1,29 @@
+// One request as the decode thread sees it. Built by the front end, lent to the decode thread by a
+// kSubmit command and given back by the kFinished event, so that the decode thread neither allocates
+// nor frees.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "records.h"
+#include "sampling/dry_breakers.h"
+#include "sampling/sampling_params.h"
+
+namespace unpaced {
+
+struct RequestSpec {
+  RequestId id = 0;
+  std::vector<TokenId> prompt;  // at least one token; every id in [0, n_vocab)
+  SamplingParams sampling;
+  std::vector<LogitBias> logit_bias;  // every token in [0, n_vocab); duplicates add up
+  DryBreakers dry_breakers;
+  std::int32_t max_tokens = -1;       // -1: until EOS or the end of the context
+  std::int32_t n_probs = 0;           // top-N logprobs with every token
+  bool want_logprob = false;          // the sampled token's own logprob
+  bool post_sampling_probs = false;   // probabilities after the chain instead of logprobs before it
+  bool prompt_logprobs = false;       // kPromptLogprob events; turns prompt reuse off
+  bool cache_prompt = true;           // reuse the slot's common prefix
+};
+
+}  // namespace unpaced

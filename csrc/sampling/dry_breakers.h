@@ -1,0 +1,24 @@
+// DRY sequence breakers in token form, flattened for lookup without allocation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sampling_params.h"
+
+namespace unpaced {
+
+// A breaker is a head token and the tail of tokens that must follow it. Sorted by head.
+// Built off the decode thread from breaker strings and the vocabulary (dry_breakers.cpp), in the way
+// of llama.cpp's get_overlapping_token_sequences.
+struct DryBreakers {
+  struct Entry {
+    TokenId head;
+    std::int32_t tail_begin;  // into tails
+    std::int32_t tail_end;
+  };
+  std::vector<Entry> entries;
+  std::vector<TokenId> tails;
+};
+
+}  // namespace unpaced
