@@ -12,13 +12,13 @@ namespace unpaced {
 using RequestId = std::uint64_t;
 struct RequestSpec;  // request.h
 
-enum class CommandKind : std::uint8_t { kSubmit = 0, kCancel, kStop };
+enum class CommandKind : std::uint8_t { kSubmit = 0, kCancel };
 
 // Front end -> decode thread.
 struct alignas(64) Command {
   RequestId request_id;
-  // kSubmit only. The decode thread borrows it and gives it back with the request's kFinished event;
-  // it never frees it (free() may lock).
+  // kSubmit only. On loan to the decode thread until the request's kFinished event; the front end
+  // owns it and frees it (free() may lock).
   RequestSpec* spec;
   CommandKind kind;
 };
@@ -43,6 +43,11 @@ enum class FinishReason : std::uint8_t {
   kException,      // a C++ exception was caught in the step
   kStopped,        // the engine was stopped
 };
+
+[[nodiscard]] constexpr bool is_error(FinishReason reason) noexcept {
+  return reason == FinishReason::kNonFinite || reason == FinishReason::kDecodeFailed ||
+         reason == FinishReason::kException;
+}
 
 inline constexpr std::int32_t kPairsPerEvent = 4;
 
@@ -78,7 +83,6 @@ struct alignas(64) TokenEvent {
       std::int32_t n_decoded;
       std::int32_t n_cells;        // tokens the slot's KV holds
       std::int32_t status;         // kDecodeFailed: llama_decode's return value
-      RequestSpec* spec;           // given back to the front end, which frees it
     } finished;                    // kFinished
   };
 };

@@ -1,6 +1,6 @@
-// One request as the decode thread sees it. Built by the front end, lent to the decode thread by a
-// kSubmit command and given back by the kFinished event, so that the decode thread neither allocates
-// nor frees.
+// One request as the decode thread sees it. Built and owned by the front end, on loan to the decode
+// thread from its kSubmit command to its kFinished event, so that the decode thread neither
+// allocates nor frees.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,40 @@
+// What the decode thread counts. It is the only writer; anyone may read.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace unpaced {
+
+// A relaxed counter with one writer: no read-modify-write is needed, and nothing is ordered by it.
+class Counter {
+ public:
+  void add(std::uint64_t n) noexcept {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  void set(std::uint64_t n) noexcept { value_.store(n, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t get() const noexcept {
+    return value_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+struct alignas(128) Counters {
+  Counter n_steps;              // turns of the loop that had an active slot
+  Counter n_busy_slots;         // sum over steps of active slots
+  Counter n_tokens_decoded;     // sampled tokens
+  Counter n_tokens_prompt;      // prompt tokens computed, reused ones excluded
+  Counter n_tokens_cached;      // prompt tokens reused from a slot's KV
+  Counter n_requests_started;   // got a slot
+  Counter n_requests_finished;  // for any reason
+  Counter n_requests_cancelled;
+  Counter n_requests_failed;    // non-finite logits, llama_decode errors, exceptions
+  Counter n_slots_active;
+  Counter n_waiting;
+  Counter n_ring_full;          // times the decode thread had to wait for the reader
+  Counter last_step_us;         // steady clock: the heartbeat
+};
+
+}  // namespace unpaced

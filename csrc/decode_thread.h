@@ -1,0 +1,109 @@
+// The thread that owns the model: drain commands, seat waiting requests, step, publish. It never
+// touches Python, and while it decodes it makes no system call but the wake-up of its reader.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "counters.h"
+#include "event_publisher.h"
+#include "records.h"
+#include "request_queue.h"
+#include "slot.h"
+#include "spsc_ring.h"
+#include "stepper.h"
+#include "wakeup.h"
+
+namespace unpaced {
+
+enum class EngineState : std::uint8_t { kNew = 0, kLoading, kReady, kFailed, kStopped };
+
+struct DecodeThreadOptions {
+  std::int32_t n_slots = 1;
+  std::int32_t n_waiting_max = 64;     // requests submitted but not yet in a slot
+  std::size_t n_events = 4096;         // capacity of the token ring, a power of two
+  std::vector<int> cores;              // to pin to; empty: not pinned
+};
+
+class DecodeThread {
+ public:
+  using StepperFactory = std::function<std::unique_ptr<Stepper>()>;
+
+  explicit DecodeThread(const DecodeThreadOptions& options);
+  ~DecodeThread();  // stop()
+  DecodeThread(const DecodeThread&) = delete;
+  DecodeThread& operator=(const DecodeThread&) = delete;
+
+  // Front end only. Runs `make_stepper` (which loads the model) on the new thread; its exception
+  // becomes state kFailed and error().
+  void start(StepperFactory make_stepper);
+
+  // Front end only. False: the command ring is full, or the engine is not ready; the spec stays the
+  // caller's. True: the spec is on loan until the request's kFinished event, which is sure to come
+  // unless the engine is stopped first.
+  [[nodiscard]] bool submit(RequestSpec* spec) noexcept;
+  // Front end only. An unknown or finished id is ignored. False: the command ring is full, try again.
+  [[nodiscard]] bool cancel(RequestId id) noexcept;
+
+  // Front end only. Up to `max` events in order.
+  [[nodiscard]] std::size_t drain(TokenEvent* out, std::size_t max) noexcept;
+  // Readable when there are events or the state changed. The reader's protocol: see wakeup.h.
+  [[nodiscard]] Wakeup& reader_wakeup() noexcept { return reader_wakeup_; }
+
+  // Any thread but the decode thread. Ends every request, joins, frees the model. Idempotent.
+  void stop() noexcept;
+
+  // Any thread.
+  [[nodiscard]] EngineState state() const noexcept;
+  [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+  // Microseconds since the loop last moved; 0 while it sleeps for want of work.
+  [[nodiscard]] std::int64_t heartbeat_age_us() const noexcept;
+  // True once stop() was called: the factory and long prefills look at it to give up early.
+  [[nodiscard]] const std::atomic<bool>& stop_flag() const noexcept { return stop_; }
+  // After state kFailed or a kException finish: what went wrong. Front end only.
+  [[nodiscard]] std::string error() const;
+  // Cells a slot has; 0 before kReady.
+  [[nodiscard]] std::int32_t n_ctx() const noexcept { return n_ctx_.load(std::memory_order_acquire); }
+
+ private:
+  void run(const StepperFactory& make_stepper) noexcept;
+  void loop();
+  void drain_commands() noexcept;
+  void on_cancel(RequestId id) noexcept;
+  void admit() noexcept;
+  void begin(Slot& slot, RequestSpec* spec) noexcept;
+  [[nodiscard]] Slot* choose_slot(const RequestSpec& spec) noexcept;
+  void step() noexcept;
+  void park() noexcept;
+  void fail_active(const char* what) noexcept;
+  void finish_all(FinishReason reason) noexcept;
+  void record_error(const char* what) noexcept;
+  [[nodiscard]] std::int32_t n_active() const noexcept;
+  static int describe_for_abort(const void* self, char* text, int size);
+
+  const DecodeThreadOptions options_;
+  SpscRing<Command> commands_;
+  SpscRing<TokenEvent> events_;
+  Wakeup command_wakeup_;  // reader: decode thread
+  Wakeup reader_wakeup_;   // reader: front end
+  Wakeup space_wakeup_;    // reader: decode thread, when events_ is full
+  Counters counters_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> sleeping_{false};
+  std::atomic<EngineState> state_{EngineState::kNew};
+  std::atomic<std::int32_t> n_ctx_{0};
+  EventPublisher publisher_;
+  std::vector<Slot> slots_;
+  RequestQueue waiting_;
+  std::unique_ptr<Stepper> stepper_;
+  mutable std::atomic_flag error_lock_;  // taken only where something has already gone wrong
+  std::string error_;
+  std::thread thread_;
+};
+
+}  // namespace unpaced

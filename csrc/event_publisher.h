@@ -1,0 +1,54 @@
+// The decode thread's end of the token ring. Decode thread only.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "counters.h"
+#include "records.h"
+#include "slot.h"
+#include "spsc_ring.h"
+#include "wakeup.h"
+
+namespace unpaced {
+
+// Microseconds of the steady clock, the time base of every TokenEvent.
+[[nodiscard]] std::int64_t steady_us() noexcept;
+
+class EventPublisher {
+ public:
+  // `reader` wakes the front end; `space` wakes this thread when the front end has made room in a
+  // full ring; `stop` ends such a wait for good.
+  EventPublisher(SpscRing<TokenEvent>& ring, Wakeup& reader, Wakeup& space,
+                 const std::atomic<bool>& stop, Counters& counters) noexcept
+      : ring_(ring), reader_(reader), space_(space), stop_(stop), counters_(counters) {}
+
+  void started(Slot& slot, std::int32_t n_cached) noexcept;
+  void prefilled(Slot& slot, std::int32_t n_cached) noexcept;
+  void token(Slot& slot, TokenId token, float logprob) noexcept;
+  // Logprob of prompt[index], given the tokens before it.
+  void prompt_logprob(Slot& slot, TokenId token, std::int32_t index, float logprob) noexcept;
+  // The best alternatives of the token event that follows, at most kPairsPerEvent a record.
+  void logprobs(Slot& slot, const TokenLogprob* pairs, std::int32_t n) noexcept;
+  // Last event of the slot's request: the spec's loan ends and the slot is free, cells stay.
+  void finished(Slot& slot, FinishReason reason, std::int32_t status = 0) noexcept;
+  // Ends a request that never had a slot.
+  void refused(RequestSpec* spec, FinishReason reason) noexcept;
+
+  // Wakes the reader if it sleeps. Once a step, after all pushes.
+  void flush() noexcept { reader_.notify(); }
+
+ private:
+  [[nodiscard]] static TokenEvent make(Slot& slot, EventKind kind) noexcept;
+  // Waits while the ring is full: back-pressure, nothing is dropped. After a stop there is no
+  // reader any more and the event goes nowhere.
+  void push(const TokenEvent& event) noexcept;
+
+  SpscRing<TokenEvent>& ring_;
+  Wakeup& reader_;
+  Wakeup& space_;
+  const std::atomic<bool>& stop_;
+  Counters& counters_;
+};
+
+}  // namespace unpaced

@@ -1,0 +1,226 @@
+#include "host_stepper.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "common_prefix.h"
+#include "prompt_logprob_rows.h"
+
+namespace unpaced {
+namespace {
+
+// llama_decode's documented return values (llama.h).
+constexpr std::int32_t kDecodeAborted = 2;
+
+}  // namespace
+
+HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& config,
+                         Counters& counters)
+    : model_(std::move(model)),
+      counters_(counters),
+      n_chunk_(std::max(config.n_slots + 1, std::min(config.n_batch, config.n_ubatch))),
+      n_swa_(llama_model_n_swa(model_->get())),
+      batch_(n_chunk_),
+      share_batch_(n_chunk_),
+      shares_(static_cast<std::size_t>(config.n_slots)),
+      cached_(static_cast<std::size_t>(config.n_slots)),
+      top_logprobs_(model_->n_vocab()) {
+  for (std::int32_t i = 0; i < config.n_slots; ++i) {
+    samplers_.push_back(std::make_unique<Sampler>(model_->n_vocab(), model_->n_ctx_slot()));
+  }
+  pairs_.resize(static_cast<std::size_t>(model_->n_vocab()));
+}
+
+std::int32_t HostStepper::begin(Slot& slot) {
+  const RequestSpec& spec = *slot.spec;
+  const auto n_prompt = static_cast<std::int32_t>(spec.prompt.size());
+  if (n_prompt < 1 || n_prompt >= n_ctx()) {
+    throw std::length_error("the prompt does not fit the slot's context");
+  }
+  const llama_memory_t memory = llama_get_memory(model_->context());
+  std::int32_t n_cached = 0;
+  if (spec.cache_prompt && !spec.prompt_logprobs) {
+    // The last prompt token is always computed: its logits are the first token's.
+    n_cached = std::min(static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt)),
+                        n_prompt - 1);
+  }
+  // A sliding window has already dropped the cells before pos_min; what needs them cannot be reused.
+  if (n_swa_ > 0 && n_cached > 0 &&
+      llama_memory_seq_pos_min(memory, slot.id) > std::max(0, n_cached - n_swa_)) {
+    n_cached = 0;
+  }
+  if (!llama_memory_seq_rm(memory, slot.id, n_cached, -1)) {
+    // Recurrent state cannot be cut: start over.
+    llama_memory_seq_rm(memory, slot.id, -1, -1);
+    n_cached = 0;
+  }
+  slot.cells.resize(static_cast<std::size_t>(n_cached));
+  cached_[static_cast<std::size_t>(slot.id)] = n_cached;
+  samplers_[static_cast<std::size_t>(slot.id)]->reset(spec.sampling, spec.logit_bias,
+                                                      &spec.dry_breakers, spec.prompt);
+  return n_cached;
+}
+
+void HostStepper::forget(Slot& slot) noexcept {
+  llama_memory_seq_rm(llama_get_memory(model_->context()), slot.id, -1, -1);
+  slot.cells.clear();
+}
+
+void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
+  build_batch(slots);
+  run_batch(slots, events);
+}
+
+void HostStepper::build_batch(std::span<Slot> slots) noexcept {
+  batch_.clear();
+  for (Slot& slot : slots) share_of(slot) = {};
+  for (Slot& slot : slots) {
+    if (slot.phase == SlotPhase::kDecode) add_decode(slot);
+  }
+  // After the decoding slots, so that a long prompt takes only what they leave of the chunk.
+  for (Slot& slot : slots) {
+    if (slot.phase == SlotPhase::kPrefill) add_prefill(slot);
+  }
+}
+
+void HostStepper::add_decode(Slot& slot) noexcept {
+  share_of(slot) = {.first = batch_.size(), .n = 1};
+  batch_.add(slot.next_token, slot.n_cells(), slot.id, true);
+}
+
+void HostStepper::add_prefill(Slot& slot) noexcept {
+  const RequestSpec& spec = *slot.spec;
+  const auto n_prompt = static_cast<std::int32_t>(spec.prompt.size());
+  const std::int32_t begin = slot.n_cells();
+  std::int32_t n = std::min(n_prompt - begin, batch_.room());
+  if (spec.prompt_logprobs) {
+    // Rows of logits are budgeted by the batch, not by the slot: one such prompt at a time.
+    std::int32_t n_rows_left = kPromptLogprobRows;
+    for (const Share& share : shares_) n_rows_left -= share.n > 1 ? share.n : 0;
+    n = std::min(n, n_rows_left);
+  }
+  if (n <= 0) return;
+  share_of(slot) = {.first = batch_.size(), .n = n};
+  for (std::int32_t i = begin; i < begin + n; ++i) {
+    batch_.add(spec.prompt[static_cast<std::size_t>(i)], i, slot.id,
+               spec.prompt_logprobs || i + 1 == n_prompt);
+  }
+}
+
+void HostStepper::run_batch(std::span<Slot> slots, EventPublisher& events) {
+  const std::int32_t status = llama_decode(model_->context(), batch_.get());
+  if (status == kDecodeAborted) return;  // stop() was called; the loop ends the requests
+  if (status == 0) {
+    for (Slot& slot : slots) {
+      if (share_of(slot).n > 0) collect(slot, events);
+    }
+    return;
+  }
+  for (Slot& slot : slots) {
+    if (share_of(slot).n > 0) run_share(slot, events);
+  }
+}
+
+void HostStepper::run_share(Slot& slot, EventPublisher& events) {
+  Share& share = share_of(slot);
+  // The failed batch may have left some of its tokens in the KV.
+  llama_memory_seq_rm(llama_get_memory(model_->context()), slot.id, slot.n_cells(), -1);
+  share_batch_.copy(batch_, share.first, share.n);
+  share.first = 0;
+  const std::int32_t status = llama_decode(model_->context(), share_batch_.get());
+  if (status == kDecodeAborted) return;
+  if (status == 0) {
+    collect(slot, events);
+    return;
+  }
+  forget(slot);
+  events.finished(slot, FinishReason::kDecodeFailed, status);
+}
+
+void HostStepper::collect(Slot& slot, EventPublisher& events) {
+  const Share share = share_of(slot);
+  if (slot.phase == SlotPhase::kDecode) {
+    slot.cells.push_back(slot.next_token);
+    sample(slot, events);
+    return;
+  }
+  if (slot.spec->prompt_logprobs) collect_prompt_logprobs(slot, events);
+  const auto begin = slot.spec->prompt.begin() + slot.n_cells();
+  slot.cells.insert(slot.cells.end(), begin, begin + share.n);
+  counters_.n_tokens_prompt.add(static_cast<std::uint64_t>(share.n));
+  events.prefilled(slot, cached_[static_cast<std::size_t>(slot.id)]);
+  if (slot.cells.size() < slot.spec->prompt.size()) return;
+  slot.phase = SlotPhase::kDecode;
+  if (slot.spec->max_tokens == 0) {
+    events.finished(slot, FinishReason::kTokenLimit);
+    return;
+  }
+  sample(slot, events);
+}
+
+void HostStepper::collect_prompt_logprobs(Slot& slot, EventPublisher& events) {
+  const Share share = share_of(slot);
+  const auto n_prompt = static_cast<std::int32_t>(slot.spec->prompt.size());
+  for (std::int32_t i = 0; i < share.n; ++i) {
+    const std::int32_t next = slot.n_cells() + i + 1;  // the prompt token this row predicts
+    if (next >= n_prompt) break;
+    const float* logits = llama_get_logits_ith(model_->context(), share.first + i);
+    const TokenId token = slot.spec->prompt[static_cast<std::size_t>(next)];
+    const auto best = top_logprobs_.compute(logits, slot.spec->n_probs);
+    events.logprobs(slot, best.data(), static_cast<std::int32_t>(best.size()));
+    events.prompt_logprob(slot, token, next, top_logprobs_.logprob(token));
+  }
+}
+
+void HostStepper::sample(Slot& slot, EventPublisher& events) {
+  const Share share = share_of(slot);
+  const float* logits = llama_get_logits_ith(model_->context(), share.first + share.n - 1);
+  if (logits == nullptr) throw std::runtime_error("llama_decode gave no logits");
+  Sampler& sampler = *samplers_[static_cast<std::size_t>(slot.id)];
+  const SampleResult result = sampler.sample(logits);
+  if (result.status != SampleStatus::kOk) {
+    forget(slot);
+    events.finished(slot, FinishReason::kNonFinite);
+    return;
+  }
+  sampler.accept(result.token);
+  slot.next_token = result.token;
+  slot.n_decoded += 1;
+  counters_.n_tokens_decoded.add(1);
+  const RequestSpec& spec = *slot.spec;
+  float logprob = 0.0F;
+  if (spec.n_probs > 0 || spec.want_logprob) {
+    logprob = publish_logprobs(slot, result.token, logits, events);
+  }
+  events.token(slot, result.token, logprob);
+  if (model_->is_eog(result.token)) {
+    events.finished(slot, FinishReason::kEos);
+  } else if (spec.max_tokens >= 0 && slot.n_decoded >= spec.max_tokens) {
+    events.finished(slot, FinishReason::kTokenLimit);
+  } else if (slot.n_cells() + 1 >= n_ctx()) {
+    events.finished(slot, FinishReason::kContextLimit);
+  }
+}
+
+float HostStepper::publish_logprobs(Slot& slot, TokenId token, const float* logits,
+                                    EventPublisher& events) {
+  const RequestSpec& spec = *slot.spec;
+  if (!spec.post_sampling_probs) {
+    const auto best = top_logprobs_.compute(logits, spec.n_probs);
+    events.logprobs(slot, best.data(), static_cast<std::int32_t>(best.size()));
+    return top_logprobs_.logprob(token);
+  }
+  const auto candidates = samplers_[static_cast<std::size_t>(slot.id)]->candidates();
+  float probability = 0.0F;
+  std::int32_t n = 0;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.token == token) probability = candidate.p;
+    if (n < spec.n_probs && candidate.p > 0.0F) {
+      pairs_[static_cast<std::size_t>(n++)] = {.token = candidate.token, .logprob = candidate.p};
+    }
+  }
+  events.logprobs(slot, pairs_.data(), n);
+  return probability;
+}
+
+}  // namespace unpaced

@@ -1,0 +1,64 @@
+// The stepper for every backend and every model: llama_decode for a batch of all active slots, then
+// the sampling core on the CPU.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model.h"
+#include "sampling/logprobs.h"
+#include "sampling/sampler.h"
+#include "stepper.h"
+#include "token_batch.h"
+
+namespace unpaced {
+
+class HostStepper final : public Stepper {
+ public:
+  // Takes all memory that stepping needs. `counters` is the decode thread's.
+  HostStepper(std::shared_ptr<Model> model, const EngineConfig& config, Counters& counters);
+
+  [[nodiscard]] std::int32_t n_ctx() const noexcept override { return model_->n_ctx_slot(); }
+  std::int32_t begin(Slot& slot) override;
+  void step(std::span<Slot> slots, EventPublisher& events) override;
+  void forget(Slot& slot) noexcept override;
+
+ private:
+  // A slot's share of the step's batch: tokens [first, first + n) of it.
+  struct Share {
+    std::int32_t first = 0;
+    std::int32_t n = 0;
+  };
+
+  [[nodiscard]] Share& share_of(const Slot& slot) noexcept {
+    return shares_[static_cast<std::size_t>(slot.id)];
+  }
+  void build_batch(std::span<Slot> slots) noexcept;
+  void add_decode(Slot& slot) noexcept;
+  void add_prefill(Slot& slot) noexcept;
+  // llama_decode of the whole batch; where that fails, of each slot's share alone, so that one
+  // request's failure is not another's. Ends the requests that fail.
+  void run_batch(std::span<Slot> slots, EventPublisher& events);
+  void run_share(Slot& slot, EventPublisher& events);
+  // After a successful decode of the slot's share: its cells, its events, its next token.
+  void collect(Slot& slot, EventPublisher& events);
+  void collect_prompt_logprobs(Slot& slot, EventPublisher& events);
+  void sample(Slot& slot, EventPublisher& events);
+  // Publishes the alternatives; returns the token's own logprob (or probability).
+  [[nodiscard]] float publish_logprobs(Slot& slot, TokenId token, const float* logits,
+                                       EventPublisher& events);
+
+  const std::shared_ptr<Model> model_;
+  Counters& counters_;
+  const std::int32_t n_chunk_;
+  const std::int32_t n_swa_;
+  TokenBatch batch_;
+  TokenBatch share_batch_;
+  std::vector<Share> shares_;       // by slot id
+  std::vector<std::int32_t> cached_;  // by slot id: prompt tokens that begin() found in the KV
+  std::vector<std::unique_ptr<Sampler>> samplers_;  // by slot id
+  TopLogprobs top_logprobs_;
+  std::vector<TokenLogprob> pairs_;  // scratch for post-sampling probabilities
+};
+
+}  // namespace unpaced

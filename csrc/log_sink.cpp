@@ -1,0 +1,95 @@
+#include "log_sink.h"
+
+#include <ggml.h>
+#include <llama.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+namespace unpaced {
+namespace {
+
+std::atomic<int> min_level{static_cast<int>(LogLevel::kWarn)};
+std::atomic<AbortContext> abort_context{nullptr};
+std::atomic<const void*> abort_owner{nullptr};
+
+// A failed load logs a handful of lines; the bound only guards against a runaway.
+constexpr std::size_t kMaxErrorBytes = 4096;
+std::mutex errors_mutex;
+std::string errors;
+
+void write_stderr(const char* text, std::size_t n) noexcept {
+  while (n > 0) {
+    const ssize_t written = ::write(STDERR_FILENO, text, n);
+    if (written <= 0) return;
+    text += written;
+    n -= static_cast<std::size_t>(written);
+  }
+}
+
+LogLevel from_ggml(ggml_log_level level) noexcept {
+  switch (level) {
+    case GGML_LOG_LEVEL_DEBUG:
+      return LogLevel::kDebug;
+    case GGML_LOG_LEVEL_INFO:
+      return LogLevel::kInfo;
+    case GGML_LOG_LEVEL_WARN:
+      return LogLevel::kWarn;
+    case GGML_LOG_LEVEL_ERROR:
+      return LogLevel::kError;
+    default:
+      return LogLevel::kNone;
+  }
+}
+
+void on_log(ggml_log_level level, const char* text, void* /*user*/) {
+  // CONT continues a line whose level came before, on the same thread.
+  thread_local LogLevel line_level = LogLevel::kNone;
+  if (level != GGML_LOG_LEVEL_CONT) line_level = from_ggml(level);
+  if (line_level == LogLevel::kError) {
+    const std::lock_guard lock(errors_mutex);
+    if (errors.size() < kMaxErrorBytes) errors += text;
+  }
+  // relaxed: a filter, orders nothing.
+  if (static_cast<int>(line_level) >= min_level.load(std::memory_order_relaxed)) {
+    write_stderr(text, std::strlen(text));
+  }
+}
+
+void on_abort(const char* message) {
+  write_stderr("unpaced: fatal error in llama.cpp: ", 35);
+  write_stderr(message, std::strlen(message));
+  write_stderr("\n", 1);
+  // acquire: pairs with set_abort_context, which stores the owner first.
+  if (const AbortContext describe = abort_context.load(std::memory_order_acquire)) {
+    char text[1024];
+    const int n = describe(abort_owner.load(std::memory_order_relaxed), text, sizeof(text));
+    if (n > 0) write_stderr(text, static_cast<std::size_t>(n));
+  }
+}
+
+}  // namespace
+
+void install_log_sink(LogLevel level) {
+  min_level.store(static_cast<int>(level), std::memory_order_relaxed);
+  llama_log_set(on_log, nullptr);
+  ggml_set_abort_callback(on_abort);
+}
+
+std::string take_logged_errors() {
+  const std::lock_guard lock(errors_mutex);
+  std::string taken;
+  taken.swap(errors);
+  while (!taken.empty() && taken.back() == '\n') taken.pop_back();
+  return taken;
+}
+
+void set_abort_context(AbortContext describe, const void* owner) noexcept {
+  abort_owner.store(owner, std::memory_order_relaxed);
+  // release: the owner above is visible to whoever sees this pointer.
+  abort_context.store(describe, std::memory_order_release);
+}
+
+}  // namespace unpaced

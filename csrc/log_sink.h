@@ -1,0 +1,26 @@
+// Where llama.cpp's and ggml's log lines go: stderr, without Python.
+//
+// `import llama_cpp` installs a Python callback as the log sink; a line from the decode thread would
+// then take the GIL. install_log_sink() replaces it and must run right after that import.
+#pragma once
+
+#include <string>
+
+namespace unpaced {
+
+enum class LogLevel : int { kNone = 0, kDebug, kInfo, kWarn, kError };
+
+// Any thread. Lines below `min_level` are dropped.
+void install_log_sink(LogLevel min_level);
+
+// The error lines logged since the last call, joined; for the text of a failed load. Any thread.
+[[nodiscard]] std::string take_logged_errors();
+
+// What the abort handler reports besides ggml's own message. Returns the characters written into
+// `text`; must be async-signal-safe.
+using AbortContext = int (*)(const void* owner, char* text, int size);
+
+// The engine whose state a GGML abort shall name; nullptr to clear. One engine a process.
+void set_abort_context(AbortContext describe, const void* owner) noexcept;
+
+}  // namespace unpaced

@@ -1,0 +1,147 @@
+#include "model.h"
+
+#include <ggml-cpu.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "log_sink.h"
+#include "prompt_logprob_rows.h"
+
+namespace unpaced {
+namespace {
+
+[[noreturn]] void throw_load_error(const std::string& what, const std::string& path) {
+  const std::string logged = take_logged_errors();
+  throw std::runtime_error(what + " " + path + (logged.empty() ? "" : ": " + logged));
+}
+
+bool on_load_progress(float fraction, void* user) {
+  static_cast<LoadProgress*>(user)->fraction.store(fraction, std::memory_order_relaxed);
+  return true;
+}
+
+bool stop_requested(void* user) {
+  // acquire: pairs with DecodeThread::stop().
+  return static_cast<const std::atomic<bool>*>(user)->load(std::memory_order_acquire);
+}
+
+llama_load_mode load_mode(const EngineConfig& config) {
+  if (config.use_mmap) {
+    return config.use_mlock ? LLAMA_LOAD_MODE_MMAP_MLOCK : LLAMA_LOAD_MODE_MMAP;
+  }
+  return config.use_mlock ? LLAMA_LOAD_MODE_MLOCK : LLAMA_LOAD_MODE_NONE;
+}
+
+// An OpenMP build re-applies a pool's core mask to every thread at every graph, the pinned decode
+// thread included, with a system call each; its workers keep the mask they were born with instead.
+bool built_with_openmp() {
+  const ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+  if (cpu == nullptr) return false;
+  auto* get_features = reinterpret_cast<ggml_backend_get_features_t>(
+      ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu),
+                                        "ggml_backend_get_features"));
+  if (get_features == nullptr) return false;
+  for (const ggml_backend_feature* f = get_features(ggml_backend_dev_backend_reg(cpu));
+       f != nullptr && f->name != nullptr; ++f) {
+    if (std::strcmp(f->name, "OPENMP") == 0) return true;
+  }
+  return false;
+}
+
+ggml_threadpool* new_threadpool(const EngineConfig& config, int n_threads) {
+  ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
+  params.poll = config.poll;
+  const bool place_workers = !built_with_openmp();
+  for (const int core : config.worker_cores) {
+    if (place_workers && core >= 0 && core < GGML_MAX_N_THREADS) params.cpumask[core] = true;
+  }
+  ggml_threadpool* pool = ggml_threadpool_new(&params);
+  if (pool == nullptr) throw std::runtime_error("ggml's threads could not be started");
+  return pool;
+}
+
+}  // namespace
+
+void ThreadpoolDeleter::operator()(ggml_threadpool* pool) const noexcept {
+  ggml_threadpool_free(pool);
+}
+
+Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atomic<bool>& stop)
+    : stop_(stop) {
+  static_cast<void>(take_logged_errors());
+  load(config, progress);
+  make_context(config);
+  make_threads(config);
+  if (config.warmup) warm_up();
+  progress.fraction.store(1.0F, std::memory_order_relaxed);
+}
+
+void Model::load(const EngineConfig& config, LoadProgress& progress) {
+  llama_model_params params = llama_model_default_params();
+  params.n_gpu_layers = config.n_gpu_layers;
+  params.load_mode = load_mode(config);
+  params.check_tensors = config.check_tensors;
+  params.progress_callback = on_load_progress;
+  params.progress_callback_user_data = &progress;
+  model_.reset(llama_model_load_from_file(config.model_path.c_str(), params));
+  if (!model_) throw_load_error("cannot load model", config.model_path);
+  if (llama_model_has_encoder(model_.get()) || !llama_model_has_decoder(model_.get())) {
+    throw std::runtime_error("cannot serve model " + config.model_path +
+                             ": it is not a decoder-only text model");
+  }
+  vocab_ = llama_model_get_vocab(model_.get());
+  n_vocab_ = llama_vocab_n_tokens(vocab_);
+  if (n_vocab_ <= 0) throw_load_error("no vocabulary in model", config.model_path);
+  eog_.resize(static_cast<std::size_t>(n_vocab_));
+  for (std::int32_t id = 0; id < n_vocab_; ++id) {
+    eog_[static_cast<std::size_t>(id)] = llama_vocab_is_eog(vocab_, id) ? 1 : 0;
+  }
+}
+
+void Model::make_context(const EngineConfig& config) {
+  llama_context_params params = llama_context_default_params();
+  params.n_ctx = static_cast<std::uint32_t>(config.n_ctx);
+  params.n_batch = static_cast<std::uint32_t>(config.n_batch);
+  params.n_ubatch = static_cast<std::uint32_t>(std::min(config.n_batch, config.n_ubatch));
+  params.n_seq_max = static_cast<std::uint32_t>(config.n_slots);
+  params.n_outputs_max = static_cast<std::uint32_t>(
+      std::min(config.n_batch, config.n_slots + kPromptLogprobRows));
+  params.n_threads = config.n_threads;
+  params.n_threads_batch = config.n_threads_batch;
+  params.flash_attn_type = static_cast<llama_flash_attn_type>(config.flash_attn);
+  params.type_k = static_cast<ggml_type>(config.cache_type_k);
+  params.type_v = static_cast<ggml_type>(config.cache_type_v);
+  params.abort_callback = stop_requested;
+  params.abort_callback_data = const_cast<std::atomic<bool>*>(&stop_);
+  params.no_perf = true;
+  context_.reset(llama_init_from_model(model_.get(), params));
+  if (!context_) throw_load_error("cannot make a context for model", config.model_path);
+  n_ctx_slot_ = std::min(static_cast<std::int32_t>(llama_n_ctx_seq(context_.get())),
+                         llama_model_n_ctx_train(model_.get()));
+}
+
+void Model::make_threads(const EngineConfig& config) {
+  threads_.reset(new_threadpool(config, config.n_threads));
+  if (config.n_threads_batch != config.n_threads) {
+    threads_batch_.reset(new_threadpool(config, config.n_threads_batch));
+  }
+  llama_attach_threadpool(context_.get(), threads_.get(),
+                          threads_batch_ ? threads_batch_.get() : threads_.get());
+}
+
+void Model::warm_up() {
+  llama_token token = llama_vocab_bos(vocab_);
+  if (token < 0 || token >= n_vocab_) token = 0;
+  // Twice: the first builds the single-token graph, the second reuses it.
+  for (int i = 0; i < 2; ++i) {
+    if (llama_decode(context_.get(), llama_batch_get_one(&token, 1)) != 0 && !stop_.load()) {
+      throw_load_error("the model's first step failed", "");
+    }
+    llama_synchronize(context_.get());
+  }
+  llama_memory_clear(llama_get_memory(context_.get()), true);
+}
+
+}  // namespace unpaced

@@ -1,0 +1,67 @@
+// A loaded model, its context and ggml's threads, as RAII. Made, used and destroyed on the decode
+// thread; the vocabulary alone is read elsewhere too (it is constant after loading).
+#pragma once
+
+#include <llama.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine_config.h"
+#include "sampling/sampling_params.h"
+
+struct ggml_threadpool;
+
+namespace unpaced {
+
+struct LlamaModelDeleter {
+  void operator()(llama_model* model) const noexcept { llama_model_free(model); }
+};
+struct LlamaContextDeleter {
+  void operator()(llama_context* context) const noexcept { llama_free(context); }
+};
+struct ThreadpoolDeleter {
+  void operator()(ggml_threadpool* pool) const noexcept;
+};
+
+// How far a load is; written by the decode thread, read by any.
+struct LoadProgress {
+  std::atomic<float> fraction{0.0F};  // 0 .. 1
+};
+
+class Model {
+ public:
+  // Throws std::runtime_error with one sentence that names the file. `stop` ends a load early.
+  Model(const EngineConfig& config, LoadProgress& progress, const std::atomic<bool>& stop);
+
+  [[nodiscard]] llama_model* get() const noexcept { return model_.get(); }
+  [[nodiscard]] llama_context* context() const noexcept { return context_.get(); }
+  [[nodiscard]] const llama_vocab* vocab() const noexcept { return vocab_; }
+  [[nodiscard]] std::int32_t n_vocab() const noexcept { return n_vocab_; }
+  // Cells of one slot: what its sequence may hold, never more than the model was trained for.
+  [[nodiscard]] std::int32_t n_ctx_slot() const noexcept { return n_ctx_slot_; }
+  [[nodiscard]] bool is_eog(TokenId token) const noexcept {
+    return eog_[static_cast<std::size_t>(token)] != 0;
+  }
+
+ private:
+  void load(const EngineConfig& config, LoadProgress& progress);
+  void make_context(const EngineConfig& config);
+  void make_threads(const EngineConfig& config);
+  void warm_up();
+
+  const std::atomic<bool>& stop_;
+  // Destroyed in reverse: context, threads, model.
+  std::unique_ptr<llama_model, LlamaModelDeleter> model_;
+  std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threads_;
+  std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threads_batch_;
+  std::unique_ptr<llama_context, LlamaContextDeleter> context_;
+  const llama_vocab* vocab_ = nullptr;
+  std::int32_t n_vocab_ = 0;
+  std::int32_t n_ctx_slot_ = 0;
+  std::vector<std::uint8_t> eog_;
+};
+
+}  // namespace unpaced

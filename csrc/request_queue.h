@@ -1,0 +1,43 @@
+// Requests that wait for a slot, first come, first served. Decode thread only; all memory is taken
+// in the constructor.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "request.h"
+
+namespace unpaced {
+
+class RequestQueue {
+ public:
+  explicit RequestQueue(std::size_t capacity) { specs_.reserve(capacity); }
+
+  // False: full.
+  [[nodiscard]] bool push(RequestSpec* spec) noexcept {
+    if (specs_.size() == specs_.capacity()) return false;
+    specs_.push_back(spec);
+    return true;
+  }
+  // nullptr: empty.
+  [[nodiscard]] RequestSpec* front() const noexcept {
+    return specs_.empty() ? nullptr : specs_.front();
+  }
+  void pop() noexcept { specs_.erase(specs_.begin()); }
+  // Takes the request out of the queue; nullptr: it is not there.
+  [[nodiscard]] RequestSpec* remove(RequestId id) noexcept {
+    const auto it = std::find_if(specs_.begin(), specs_.end(),
+                                 [id](const RequestSpec* spec) { return spec->id == id; });
+    if (it == specs_.end()) return nullptr;
+    RequestSpec* spec = *it;
+    specs_.erase(it);
+    return spec;
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return specs_.size(); }
+
+ private:
+  std::vector<RequestSpec*> specs_;
+};
+
+}  // namespace unpaced
