@@ -30,11 +30,11 @@ struct alignas(128) Counters {
   Counter n_requests_started;   // got a slot
   Counter n_requests_finished;  // for any reason
   Counter n_requests_cancelled;
-  Counter n_requests_failed;    // non-finite logits, llama_decode errors, exceptions
+  Counter n_requests_failed;  // non-finite logits, llama_decode errors, exceptions
   Counter n_slots_active;
   Counter n_waiting;
-  Counter n_ring_full;          // times the decode thread had to wait for the reader
-  Counter last_step_us;         // steady clock: the heartbeat
+  Counter n_ring_full;   // times the decode thread had to wait for the reader
+  Counter last_step_us;  // steady clock: the heartbeat
 };
 
 }  // namespace unpaced

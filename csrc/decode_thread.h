@@ -25,9 +25,9 @@ enum class EngineState : std::uint8_t { kNew = 0, kLoading, kReady, kFailed, kSt
 
 struct DecodeThreadOptions {
   std::int32_t n_slots = 1;
-  std::int32_t n_waiting_max = 64;     // requests submitted but not yet in a slot
-  std::size_t n_events = 4096;         // capacity of the token ring, a power of two
-  std::vector<int> cores;              // to pin to; empty: not pinned
+  std::int32_t n_waiting_max = 64;  // requests submitted but not yet in a slot
+  std::size_t n_events = 4096;      // capacity of the token ring, a power of two
+  std::vector<int> cores;           // to pin to; empty: not pinned
 };
 
 class DecodeThread {
@@ -47,11 +47,13 @@ class DecodeThread {
   // caller's. True: the spec is on loan until the request's kFinished event, which is sure to come
   // unless the engine is stopped first.
   [[nodiscard]] bool submit(RequestSpec* spec) noexcept;
-  // Front end only. An unknown or finished id is ignored. False: the command ring is full, try again.
+  // Front end only. An unknown or finished id is ignored. False: the command ring is full, try
+  // again.
   [[nodiscard]] bool cancel(RequestId id) noexcept;
 
   // Front end only. Up to `max` events in order.
   [[nodiscard]] std::size_t drain(TokenEvent* out, std::size_t max) noexcept;
+  [[nodiscard]] std::size_t n_events_approx() const noexcept { return events_.size_approx(); }
   // Readable when there are events or the state changed. The reader's protocol: see wakeup.h.
   [[nodiscard]] Wakeup& reader_wakeup() noexcept { return reader_wakeup_; }
 
@@ -61,6 +63,8 @@ class DecodeThread {
   // Any thread.
   [[nodiscard]] EngineState state() const noexcept;
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+  // Decode thread only: it is the writer.
+  [[nodiscard]] Counters& counters() noexcept { return counters_; }
   // Microseconds since the loop last moved; 0 while it sleeps for want of work.
   [[nodiscard]] std::int64_t heartbeat_age_us() const noexcept;
   // True once stop() was called: the factory and long prefills look at it to give up early.
@@ -68,7 +72,9 @@ class DecodeThread {
   // After state kFailed or a kException finish: what went wrong. Front end only.
   [[nodiscard]] std::string error() const;
   // Cells a slot has; 0 before kReady.
-  [[nodiscard]] std::int32_t n_ctx() const noexcept { return n_ctx_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::int32_t n_ctx() const noexcept {
+    return n_ctx_.load(std::memory_order_acquire);
+  }
 
  private:
   void run(const StepperFactory& make_stepper) noexcept;

@@ -17,16 +17,16 @@ struct EngineConfig {
   std::int32_t n_threads = 1;
   std::int32_t n_threads_batch = 1;
   std::int32_t n_gpu_layers = 0;
-  std::int32_t flash_attn = -1;  // llama_flash_attn_type: -1 auto, 0 off, 1 on
+  std::int32_t flash_attn = -1;   // llama_flash_attn_type: -1 auto, 0 off, 1 on
   std::int32_t cache_type_k = 1;  // ggml_type; 1 is F16
   std::int32_t cache_type_v = 1;
   bool use_mmap = true;
   bool use_mlock = false;
   bool check_tensors = false;
   bool warmup = true;
-  std::uint32_t poll = 50;           // ggml's workers: 0 sleep at once .. 100 spin
-  std::vector<int> decode_cores;     // of the decode thread; empty: not pinned
-  std::vector<int> worker_cores;     // of ggml's workers; empty: as the process
+  std::uint32_t poll = 50;        // ggml's workers: 0 sleep at once .. 100 spin
+  std::vector<int> decode_cores;  // of the decode thread; empty: not pinned
+  std::vector<int> worker_cores;  // of ggml's workers; empty: as the process
 };
 
 }  // namespace unpaced

@@ -83,9 +83,7 @@ void EventPublisher::logprobs(Slot& slot, const TokenLogprob* pairs, std::int32_
 void EventPublisher::finished(Slot& slot, FinishReason reason, std::int32_t status) noexcept {
   TokenEvent event = make(slot, EventKind::kFinished);
   event.finish_reason = reason;
-  event.finished = {.n_decoded = slot.n_decoded,
-                    .n_cells = slot.n_cells(),
-                    .status = status};
+  event.finished = {.n_decoded = slot.n_decoded, .n_cells = slot.n_cells(), .status = status};
   counters_.n_requests_finished.add(1);
   if (reason == FinishReason::kCancelled) counters_.n_requests_cancelled.add(1);
   if (is_error(reason)) counters_.n_requests_failed.add(1);

@@ -44,7 +44,8 @@ std::int32_t HostStepper::begin(Slot& slot) {
     n_cached = std::min(static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt)),
                         n_prompt - 1);
   }
-  // A sliding window has already dropped the cells before pos_min; what needs them cannot be reused.
+  // A sliding window has already dropped the cells before pos_min; what needs them cannot be
+  // reused.
   if (n_swa_ > 0 && n_cached > 0 &&
       llama_memory_seq_pos_min(memory, slot.id) > std::max(0, n_cached - n_swa_)) {
     n_cached = 0;

@@ -54,7 +54,7 @@ class HostStepper final : public Stepper {
   const std::int32_t n_swa_;
   TokenBatch batch_;
   TokenBatch share_batch_;
-  std::vector<Share> shares_;       // by slot id
+  std::vector<Share> shares_;         // by slot id
   std::vector<std::int32_t> cached_;  // by slot id: prompt tokens that begin() found in the KV
   std::vector<std::unique_ptr<Sampler>> samplers_;  // by slot id
   TopLogprobs top_logprobs_;

@@ -6,7 +6,7 @@
 
 #include <atomic>
 #include <cstring>
-#include <mutex>
+#include <utility>
 
 namespace unpaced {
 namespace {
@@ -17,8 +17,8 @@ std::atomic<const void*> abort_owner{nullptr};
 
 // A failed load logs a handful of lines; the bound only guards against a runaway.
 constexpr std::size_t kMaxErrorBytes = 4096;
-std::mutex errors_mutex;
-std::string errors;
+thread_local bool capturing = false;
+thread_local std::string captured;
 
 void write_stderr(const char* text, std::size_t n) noexcept {
   while (n > 0) {
@@ -48,9 +48,9 @@ void on_log(ggml_log_level level, const char* text, void* /*user*/) {
   // CONT continues a line whose level came before, on the same thread.
   thread_local LogLevel line_level = LogLevel::kNone;
   if (level != GGML_LOG_LEVEL_CONT) line_level = from_ggml(level);
-  if (line_level == LogLevel::kError) {
-    const std::lock_guard lock(errors_mutex);
-    if (errors.size() < kMaxErrorBytes) errors += text;
+  if (line_level == LogLevel::kError && capturing) {
+    if (captured.size() < kMaxErrorBytes) captured += text;
+    return;
   }
   // relaxed: a filter, orders nothing.
   if (static_cast<int>(line_level) >= min_level.load(std::memory_order_relaxed)) {
@@ -78,12 +78,24 @@ void install_log_sink(LogLevel level) {
   ggml_set_abort_callback(on_abort);
 }
 
-std::string take_logged_errors() {
-  const std::lock_guard lock(errors_mutex);
-  std::string taken;
-  taken.swap(errors);
-  while (!taken.empty() && taken.back() == '\n') taken.pop_back();
-  return taken;
+ErrorCapture::ErrorCapture() noexcept {
+  captured.clear();
+  capturing = true;
+}
+
+ErrorCapture::~ErrorCapture() { capturing = false; }
+
+std::string ErrorCapture::take() {
+  std::string joined;
+  for (const char c : std::exchange(captured, {})) {
+    if (c == '\n') {
+      joined += "; ";
+    } else {
+      joined += c;
+    }
+  }
+  if (joined.ends_with("; ")) joined.resize(joined.size() - 2);
+  return joined;
 }
 
 void set_abort_context(AbortContext describe, const void* owner) noexcept {

@@ -1,7 +1,7 @@
 // Where llama.cpp's and ggml's log lines go: stderr, without Python.
 //
-// `import llama_cpp` installs a Python callback as the log sink; a line from the decode thread would
-// then take the GIL. install_log_sink() replaces it and must run right after that import.
+// `import llama_cpp` installs a Python callback as the log sink; a line from the decode thread
+// would then take the GIL. install_log_sink() replaces it and must run right after that import.
 #pragma once
 
 #include <string>
@@ -13,8 +13,17 @@ enum class LogLevel : int { kNone = 0, kDebug, kInfo, kWarn, kError };
 // Any thread. Lines below `min_level` are dropped.
 void install_log_sink(LogLevel min_level);
 
-// The error lines logged since the last call, joined; for the text of a failed load. Any thread.
-[[nodiscard]] std::string take_logged_errors();
+// While it lives, error lines of the calling thread are kept for take() instead of printed: what
+// failed is then said once, by whoever handles it.
+class ErrorCapture {
+ public:
+  ErrorCapture() noexcept;
+  ~ErrorCapture();
+  ErrorCapture(const ErrorCapture&) = delete;
+  ErrorCapture& operator=(const ErrorCapture&) = delete;
+  // The lines so far, joined by "; ".
+  [[nodiscard]] static std::string take();
+};
 
 // What the abort handler reports besides ggml's own message. Returns the characters written into
 // `text`; must be async-signal-safe.

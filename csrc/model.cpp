@@ -13,7 +13,7 @@ namespace unpaced {
 namespace {
 
 [[noreturn]] void throw_load_error(const std::string& what, const std::string& path) {
-  const std::string logged = take_logged_errors();
+  const std::string logged = ErrorCapture::take();
   throw std::runtime_error(what + " " + path + (logged.empty() ? "" : ": " + logged));
 }
 
@@ -39,9 +39,9 @@ llama_load_mode load_mode(const EngineConfig& config) {
 bool built_with_openmp() {
   const ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
   if (cpu == nullptr) return false;
-  auto* get_features = reinterpret_cast<ggml_backend_get_features_t>(
-      ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu),
-                                        "ggml_backend_get_features"));
+  auto* get_features =
+      reinterpret_cast<ggml_backend_get_features_t>(ggml_backend_reg_get_proc_address(
+          ggml_backend_dev_backend_reg(cpu), "ggml_backend_get_features"));
   if (get_features == nullptr) return false;
   for (const ggml_backend_feature* f = get_features(ggml_backend_dev_backend_reg(cpu));
        f != nullptr && f->name != nullptr; ++f) {
@@ -70,7 +70,7 @@ void ThreadpoolDeleter::operator()(ggml_threadpool* pool) const noexcept {
 
 Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atomic<bool>& stop)
     : stop_(stop) {
-  static_cast<void>(take_logged_errors());
+  const ErrorCapture capture;
   load(config, progress);
   make_context(config);
   make_threads(config);
@@ -106,8 +106,8 @@ void Model::make_context(const EngineConfig& config) {
   params.n_batch = static_cast<std::uint32_t>(config.n_batch);
   params.n_ubatch = static_cast<std::uint32_t>(std::min(config.n_batch, config.n_ubatch));
   params.n_seq_max = static_cast<std::uint32_t>(config.n_slots);
-  params.n_outputs_max = static_cast<std::uint32_t>(
-      std::min(config.n_batch, config.n_slots + kPromptLogprobRows));
+  params.n_outputs_max =
+      static_cast<std::uint32_t>(std::min(config.n_batch, config.n_slots + kPromptLogprobRows));
   params.n_threads = config.n_threads;
   params.n_threads_batch = config.n_threads_batch;
   params.flash_attn_type = static_cast<llama_flash_attn_type>(config.flash_attn);

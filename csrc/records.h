@@ -1,5 +1,5 @@
-// The records that cross a ring. Trivially copyable, one cache line each, all with the request id and
-// a sequence number, so that loss, duplication or reordering is detectable by the reader.
+// The records that cross a ring. Trivially copyable, one cache line each, all with the request id
+// and a sequence number, so that loss, duplication or reordering is detectable by the reader.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +24,24 @@ struct alignas(64) Command {
 };
 
 enum class EventKind : std::uint8_t {
-  kStarted = 0,     // the request has its slot; n_prompt, n_cached are known
-  kPrefill,         // a prefill chunk is done; n_processed advanced
-  kToken,           // one decoded token
-  kLogprobs,        // up to kPairsPerEvent (token, logprob) pairs; they precede the kToken they belong to
-  kPromptLogprob,   // logprob of one prompt token, given those before it (echo); pairs precede it
-  kFinished,        // last event of a request
+  kStarted = 0,  // the request has its slot; n_prompt, n_cached are known
+  kPrefill,      // a prefill chunk is done; n_processed advanced
+  kToken,        // one decoded token
+  kLogprobs,  // up to kPairsPerEvent (token, logprob) pairs; they precede the kToken they belong to
+  kPromptLogprob,  // logprob of one prompt token, given those before it (echo); pairs precede it
+  kFinished,       // last event of a request
 };
 
 enum class FinishReason : std::uint8_t {
   kNone = 0,
-  kEos,            // a token of the EOG set (it was published as a token)
-  kTokenLimit,     // max_tokens reached
-  kContextLimit,   // the slot's context is full
+  kEos,           // a token of the EOG set (it was published as a token)
+  kTokenLimit,    // max_tokens reached
+  kContextLimit,  // the slot's context is full
   kCancelled,
-  kNonFinite,      // NaN or no finite logit: an error
-  kDecodeFailed,   // llama_decode returned an error: `status` holds it
-  kException,      // a C++ exception was caught in the step
-  kStopped,        // the engine was stopped
+  kNonFinite,     // NaN or no finite logit: an error
+  kDecodeFailed,  // llama_decode returned an error: `status` holds it
+  kException,     // a C++ exception was caught in the step
+  kStopped,       // the engine was stopped
 };
 
 [[nodiscard]] constexpr bool is_error(FinishReason reason) noexcept {
@@ -67,23 +67,23 @@ struct alignas(64) TokenEvent {
   union {
     struct {
       TokenId token;
-      float logprob;               // of the sampled token, where asked for
-      std::int32_t n_decoded;      // tokens decoded so far, this one included
-    } token;                       // kToken, kPromptLogprob
+      float logprob;           // of the sampled token, where asked for
+      std::int32_t n_decoded;  // tokens decoded so far, this one included
+    } token;                   // kToken, kPromptLogprob
     struct {
       std::int32_t n_prompt;
-      std::int32_t n_cached;       // prompt tokens reused from the slot's KV
-      std::int32_t n_processed;    // prompt tokens in the KV now, cached ones included
-    } prompt;                      // kStarted, kPrefill
+      std::int32_t n_cached;     // prompt tokens reused from the slot's KV
+      std::int32_t n_processed;  // prompt tokens in the KV now, cached ones included
+    } prompt;                    // kStarted, kPrefill
     struct {
       std::int32_t n_pairs;
       TokenLogprob pair[kPairsPerEvent];
-    } logprobs;                    // kLogprobs
+    } logprobs;  // kLogprobs
     struct {
       std::int32_t n_decoded;
-      std::int32_t n_cells;        // tokens the slot's KV holds
-      std::int32_t status;         // kDecodeFailed: llama_decode's return value
-    } finished;                    // kFinished
+      std::int32_t n_cells;  // tokens the slot's KV holds
+      std::int32_t status;   // kDecodeFailed: llama_decode's return value
+    } finished;              // kFinished
   };
 };
 static_assert(sizeof(Command) == 64 && std::is_trivially_copyable_v<Command>);

@@ -18,12 +18,12 @@ struct RequestSpec {
   SamplingParams sampling;
   std::vector<LogitBias> logit_bias;  // every token in [0, n_vocab); duplicates add up
   DryBreakers dry_breakers;
-  std::int32_t max_tokens = -1;       // -1: until EOS or the end of the context
-  std::int32_t n_probs = 0;           // top-N logprobs with every token
-  bool want_logprob = false;          // the sampled token's own logprob
-  bool post_sampling_probs = false;   // probabilities after the chain instead of logprobs before it
-  bool prompt_logprobs = false;       // kPromptLogprob events; turns prompt reuse off
-  bool cache_prompt = true;           // reuse the slot's common prefix
+  std::int32_t max_tokens = -1;      // -1: until EOS or the end of the context
+  std::int32_t n_probs = 0;          // top-N logprobs with every token
+  bool want_logprob = false;         // the sampled token's own logprob
+  bool post_sampling_probs = false;  // probabilities after the chain instead of logprobs before it
+  bool prompt_logprobs = false;      // kPromptLogprob events; turns prompt reuse off
+  bool cache_prompt = true;          // reuse the slot's common prefix
 };
 
 }  // namespace unpaced

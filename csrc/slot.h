@@ -1,5 +1,5 @@
-// A seat for one request: its id is the llama.cpp sequence id, its cells are what that sequence's KV
-// holds. Decode thread only.
+// A seat for one request: its id is the llama.cpp sequence id, its cells are what that sequence's
+// KV holds. Decode thread only.
 #pragma once
 
 #include <cstdint>

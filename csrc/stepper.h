@@ -1,6 +1,6 @@
 // How tokens are made: the seam between the decode thread's loop and a backend. HostStepper calls
-// llama_decode and samples on the CPU, for every backend and model; a DeviceStepper runs the loop on
-// the GPU.
+// llama_decode and samples on the CPU, for every backend and model; a DeviceStepper runs the loop
+// on the GPU.
 #pragma once
 
 #include <cstdint>

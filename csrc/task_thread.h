@@ -1,5 +1,5 @@
-// One thread with a stack large enough for what recurses on input: tokenising, detokenising, grammar
-// compiling. Some of llama.cpp's pre-tokenisers take about 330 bytes of stack a character
+// One thread with a stack large enough for what recurses on input: tokenising, detokenising,
+// grammar compiling. Some of llama.cpp's pre-tokenisers take about 330 bytes of stack a character
 // (std::regex) and would overflow an ordinary stack.
 #pragma once
 

@@ -13,13 +13,12 @@ std::vector<std::int32_t> Vocabulary::tokenize(std::string_view text, bool add_s
   const auto n_bytes = static_cast<std::int32_t>(text.size());
   // A token is at least a byte, except for the special ones that may be put around the text.
   std::vector<std::int32_t> tokens(text.size() + 4);
-  std::int32_t n = llama_tokenize(vocab_, text.data(), n_bytes, tokens.data(),
-                                  static_cast<std::int32_t>(tokens.size()), add_special,
-                                  parse_special);
+  std::int32_t n =
+      llama_tokenize(vocab_, text.data(), n_bytes, tokens.data(),
+                     static_cast<std::int32_t>(tokens.size()), add_special, parse_special);
   if (n < 0 && n != std::numeric_limits<std::int32_t>::min()) {
     tokens.resize(static_cast<std::size_t>(-n));
-    n = llama_tokenize(vocab_, text.data(), n_bytes, tokens.data(), -n, add_special,
-                       parse_special);
+    n = llama_tokenize(vocab_, text.data(), n_bytes, tokens.data(), -n, add_special, parse_special);
   }
   if (n < 0) throw std::length_error("the text has more than 2^31 - 1 tokens");
   tokens.resize(static_cast<std::size_t>(n));

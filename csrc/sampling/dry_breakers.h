@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "sampling_params.h"
+
+struct llama_vocab;
 
 namespace unpaced {
 
@@ -20,5 +24,9 @@ struct DryBreakers {
   std::vector<Entry> entries;
   std::vector<TokenId> tails;
 };
+
+// Off the decode thread: allocates, and reads the whole vocabulary.
+[[nodiscard]] DryBreakers make_dry_breakers(const llama_vocab* vocab,
+                                            std::span<const std::string> breakers);
 
 }  // namespace unpaced

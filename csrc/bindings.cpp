@@ -1,0 +1,357 @@
+// The Python face of the native code: the only file that includes nanobind, and thin. Every call
+// that can take time releases the GIL.
+#include <ggml.h>
+#include <llama.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cpu_affinity.h"
+#include "engine.h"
+#include "log_sink.h"
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+namespace unpaced {
+namespace {
+
+// What Python sees of a TokenEvent: the record, and the alternatives that came before it.
+struct PyTokenEvent {
+  TokenEvent record;
+  std::vector<TokenLogprob> alternatives;
+};
+
+nb::list alternatives_of(const PyTokenEvent& event) {
+  nb::list pairs;
+  for (const TokenLogprob& pair : event.alternatives) {
+    pairs.append(nb::make_tuple(pair.token, pair.logprob));
+  }
+  return pairs;
+}
+
+// The engine plus what the Python side of the token ring needs.
+class PyEngine {
+ public:
+  explicit PyEngine(const EngineConfig& config) : engine_(config) {}
+
+  Engine& get() noexcept { return engine_; }
+
+  // Everything that is in the ring now.
+  nb::list drain() {
+    nb::list events;
+    for (;;) {
+      const std::size_t n = engine_.drain(buffer_.data(), buffer_.size());
+      for (std::size_t i = 0; i < n; ++i) append(events, buffer_[i]);
+      if (n < buffer_.size()) return events;
+    }
+  }
+
+  // Announces that the reader will sleep. False: there is news, drain first.
+  bool park() noexcept {
+    DecodeThread& thread = engine_.decode_thread();
+    thread.reader_wakeup().prepare_park();
+    if (thread.n_events_approx() == 0) return true;
+    thread.reader_wakeup().cancel_park();
+    return false;
+  }
+
+ private:
+  void append(nb::list& events, const TokenEvent& record) {
+    if (record.kind == EventKind::kLogprobs) {
+      // A slot's alternatives directly precede the event they belong to.
+      alternatives_.insert(alternatives_.end(), record.logprobs.pair,
+                           record.logprobs.pair + record.logprobs.n_pairs);
+      return;
+    }
+    events.append(PyTokenEvent{record, std::exchange(alternatives_, {})});
+  }
+
+  Engine engine_;
+  std::array<TokenEvent, 256> buffer_{};
+  std::vector<TokenLogprob> alternatives_;
+};
+
+std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+nb::bytes to_bytes(const std::string& text) { return nb::bytes(text.data(), text.size()); }
+
+nb::list token_pieces(PyEngine& self, bool special) {
+  const Vocabulary& vocabulary = self.get().vocabulary();
+  nb::list pieces;
+  for (std::int32_t id = 0; id < vocabulary.n_tokens(); ++id) {
+    pieces.append(to_bytes(vocabulary.piece(id, special)));
+  }
+  return pieces;
+}
+
+nb::dict model_info(PyEngine& self) {
+  const llama_model* model = self.get().model();
+  const llama_vocab* vocab = llama_model_get_vocab(model);
+  std::array<char, 256> description{};
+  llama_model_desc(model, description.data(), description.size());
+  std::array<char, 256> name{};
+  llama_model_meta_val_str(model, "general.name", name.data(), name.size());
+  const char* chat_template = llama_model_chat_template(model, nullptr);
+  nb::list eog_tokens;
+  for (std::int32_t id = 0; id < llama_vocab_n_tokens(vocab); ++id) {
+    if (llama_vocab_is_eog(vocab, id)) eog_tokens.append(id);
+  }
+  nb::dict info;
+  info["name"] = nb::bytes(name.data());
+  info["description"] = nb::bytes(description.data());
+  info["n_vocab"] = llama_vocab_n_tokens(vocab);
+  info["vocab_type"] = static_cast<int>(llama_vocab_type(vocab));
+  info["n_ctx"] = self.get().decode_thread().n_ctx();
+  info["n_ctx_train"] = llama_model_n_ctx_train(model);
+  info["n_embd"] = llama_model_n_embd(model);
+  info["n_layer"] = llama_model_n_layer(model);
+  info["n_params"] = llama_model_n_params(model);
+  info["size_bytes"] = llama_model_size(model);
+  info["ftype"] = llama_ftype_name(llama_model_ftype(model));
+  info["bos"] = llama_vocab_bos(vocab);
+  info["eos"] = llama_vocab_eos(vocab);
+  info["eot"] = llama_vocab_eot(vocab);
+  info["add_bos"] = llama_vocab_get_add_bos(vocab);
+  info["add_eos"] = llama_vocab_get_add_eos(vocab);
+  info["eog_tokens"] = eog_tokens;
+  info["chat_template"] =
+      chat_template == nullptr ? nb::object(nb::none()) : nb::object(nb::bytes(chat_template));
+  return info;
+}
+
+nb::dict counters(PyEngine& self) {
+  const Counters& c = self.get().decode_thread().counters();
+  nb::dict values;
+  values["n_steps"] = c.n_steps.get();
+  values["n_busy_slots"] = c.n_busy_slots.get();
+  values["n_tokens_decoded"] = c.n_tokens_decoded.get();
+  values["n_tokens_prompt"] = c.n_tokens_prompt.get();
+  values["n_tokens_cached"] = c.n_tokens_cached.get();
+  values["n_requests_started"] = c.n_requests_started.get();
+  values["n_requests_finished"] = c.n_requests_finished.get();
+  values["n_requests_cancelled"] = c.n_requests_cancelled.get();
+  values["n_requests_failed"] = c.n_requests_failed.get();
+  values["n_slots_active"] = c.n_slots_active.get();
+  values["n_waiting"] = c.n_waiting.get();
+  values["n_ring_full"] = c.n_ring_full.get();
+  values["n_event_writes"] = self.get().decode_thread().reader_wakeup().n_writes();
+  return values;
+}
+
+void set_chain(SamplingParams& params, const std::vector<int>& chain) {
+  if (chain.size() > static_cast<std::size_t>(kMaxChainLength)) {
+    throw nb::value_error("samplers: too many");
+  }
+  params.n_chain = static_cast<std::int32_t>(chain.size());
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    if (chain[i] < 0 || chain[i] > static_cast<int>(SamplerKind::kTemperature)) {
+      throw nb::value_error("samplers: unknown kind");
+    }
+    params.chain[i] = static_cast<SamplerKind>(chain[i]);
+  }
+}
+
+void bind_config(nb::module_& m) {
+  nb::class_<EngineConfig>(m, "EngineConfig")
+      .def(nb::init<>())
+      .def_rw("model_path", &EngineConfig::model_path)
+      .def_rw("n_ctx", &EngineConfig::n_ctx)
+      .def_rw("n_batch", &EngineConfig::n_batch)
+      .def_rw("n_ubatch", &EngineConfig::n_ubatch)
+      .def_rw("n_slots", &EngineConfig::n_slots)
+      .def_rw("n_waiting_max", &EngineConfig::n_waiting_max)
+      .def_rw("n_threads", &EngineConfig::n_threads)
+      .def_rw("n_threads_batch", &EngineConfig::n_threads_batch)
+      .def_rw("n_gpu_layers", &EngineConfig::n_gpu_layers)
+      .def_rw("flash_attn", &EngineConfig::flash_attn)
+      .def_rw("cache_type_k", &EngineConfig::cache_type_k)
+      .def_rw("cache_type_v", &EngineConfig::cache_type_v)
+      .def_rw("use_mmap", &EngineConfig::use_mmap)
+      .def_rw("use_mlock", &EngineConfig::use_mlock)
+      .def_rw("check_tensors", &EngineConfig::check_tensors)
+      .def_rw("warmup", &EngineConfig::warmup)
+      .def_rw("poll", &EngineConfig::poll)
+      .def_rw("decode_cores", &EngineConfig::decode_cores)
+      .def_rw("worker_cores", &EngineConfig::worker_cores);
+}
+
+void bind_request(nb::module_& m) {
+  nb::class_<SamplingParams>(m, "SamplingParams")
+      .def(nb::init<>())
+      .def_rw("seed", &SamplingParams::seed)
+      .def_rw("temperature", &SamplingParams::temperature)
+      .def_rw("dynatemp_range", &SamplingParams::dynatemp_range)
+      .def_rw("dynatemp_exponent", &SamplingParams::dynatemp_exponent)
+      .def_rw("top_k", &SamplingParams::top_k)
+      .def_rw("top_p", &SamplingParams::top_p)
+      .def_rw("min_p", &SamplingParams::min_p)
+      .def_rw("typical_p", &SamplingParams::typical_p)
+      .def_rw("top_n_sigma", &SamplingParams::top_n_sigma)
+      .def_rw("xtc_probability", &SamplingParams::xtc_probability)
+      .def_rw("xtc_threshold", &SamplingParams::xtc_threshold)
+      .def_rw("repeat_last_n", &SamplingParams::repeat_last_n)
+      .def_rw("repeat_penalty", &SamplingParams::repeat_penalty)
+      .def_rw("frequency_penalty", &SamplingParams::frequency_penalty)
+      .def_rw("presence_penalty", &SamplingParams::presence_penalty)
+      .def_rw("dry_multiplier", &SamplingParams::dry_multiplier)
+      .def_rw("dry_base", &SamplingParams::dry_base)
+      .def_rw("dry_allowed_length", &SamplingParams::dry_allowed_length)
+      .def_rw("dry_penalty_last_n", &SamplingParams::dry_penalty_last_n)
+      .def_rw("mirostat", &SamplingParams::mirostat)
+      .def_rw("mirostat_tau", &SamplingParams::mirostat_tau)
+      .def_rw("mirostat_eta", &SamplingParams::mirostat_eta)
+      .def_rw("min_keep", &SamplingParams::min_keep)
+      .def("set_chain", &set_chain, "chain"_a);
+
+  nb::class_<DryBreakers>(m, "DryBreakers").def(nb::init<>());
+
+  nb::class_<RequestSpec>(m, "RequestSpec")
+      .def(nb::init<>())
+      .def_rw("id", &RequestSpec::id)
+      .def_rw("prompt", &RequestSpec::prompt)
+      .def_rw("sampling", &RequestSpec::sampling)
+      .def_rw("dry_breakers", &RequestSpec::dry_breakers)
+      .def_rw("max_tokens", &RequestSpec::max_tokens)
+      .def_rw("n_probs", &RequestSpec::n_probs)
+      .def_rw("want_logprob", &RequestSpec::want_logprob)
+      .def_rw("post_sampling_probs", &RequestSpec::post_sampling_probs)
+      .def_rw("prompt_logprobs", &RequestSpec::prompt_logprobs)
+      .def_rw("cache_prompt", &RequestSpec::cache_prompt)
+      .def(
+          "add_logit_bias",
+          [](RequestSpec& self, TokenId token, float bias) {
+            self.logit_bias.push_back({.token = token, .bias = bias});
+          },
+          "token"_a, "bias"_a);
+}
+
+void bind_event(nb::module_& m) {
+  using E = PyTokenEvent;
+  nb::class_<E>(m, "TokenEvent")
+      .def_prop_ro("request_id", [](const E& e) { return e.record.request_id; })
+      .def_prop_ro("sequence_number", [](const E& e) { return e.record.sequence_number; })
+      .def_prop_ro("slot", [](const E& e) { return e.record.slot; })
+      .def_prop_ro("kind", [](const E& e) { return static_cast<int>(e.record.kind); })
+      .def_prop_ro("t_us", [](const E& e) { return e.record.t_us; })
+      .def_prop_ro("finish_reason",
+                   [](const E& e) { return static_cast<int>(e.record.finish_reason); })
+      .def_prop_ro("token", [](const E& e) { return e.record.token.token; })
+      .def_prop_ro("logprob", [](const E& e) { return e.record.token.logprob; })
+      .def_prop_ro("n_decoded",
+                   [](const E& e) {
+                     return e.record.kind == EventKind::kFinished ? e.record.finished.n_decoded
+                                                                  : e.record.token.n_decoded;
+                   })
+      .def_prop_ro("n_prompt", [](const E& e) { return e.record.prompt.n_prompt; })
+      .def_prop_ro("n_cached", [](const E& e) { return e.record.prompt.n_cached; })
+      .def_prop_ro("n_processed", [](const E& e) { return e.record.prompt.n_processed; })
+      .def_prop_ro("n_cells", [](const E& e) { return e.record.finished.n_cells; })
+      .def_prop_ro("status", [](const E& e) { return e.record.finished.status; })
+      .def_prop_ro("top_logprobs", &alternatives_of,
+                   nb::sig("def top_logprobs(self) -> list[tuple[int, float]]"));
+}
+
+void bind_engine(nb::module_& m) {
+  nb::class_<PyEngine>(m, "Engine")
+      .def(nb::init<const EngineConfig&>(), "config"_a)
+      .def("start", [](PyEngine& self) { self.get().start(); })
+      .def(
+          "stop", [](PyEngine& self) { self.get().stop(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "submit",
+          [](PyEngine& self, const RequestSpec& spec) {
+            return self.get().submit(std::make_unique<RequestSpec>(spec));
+          },
+          "spec"_a)
+      .def(
+          "cancel", [](PyEngine& self, RequestId id) { return self.get().cancel(id); },
+          "request_id"_a)
+      .def("drain", &PyEngine::drain, nb::sig("def drain(self) -> list[TokenEvent]"))
+      .def("park", &PyEngine::park)
+      .def("acknowledge",
+           [](PyEngine& self) { self.get().decode_thread().reader_wakeup().acknowledge(); })
+      .def("fileno", [](PyEngine& self) { return self.get().decode_thread().reader_wakeup().fd(); })
+      .def("state",
+           [](PyEngine& self) { return static_cast<int>(self.get().decode_thread().state()); })
+      .def("error", [](PyEngine& self) { return to_bytes(self.get().decode_thread().error()); })
+      .def("load_progress", [](PyEngine& self) { return self.get().load_progress(); })
+      .def("heartbeat_age_us",
+           [](PyEngine& self) { return self.get().decode_thread().heartbeat_age_us(); })
+      .def("counters", &counters, nb::sig("def counters(self) -> dict[str, int]"))
+      .def("model_info", &model_info, nb::sig("def model_info(self) -> dict[str, typing.Any]"))
+      .def("token_pieces", &token_pieces, "special"_a,
+           nb::sig("def token_pieces(self, special: bool) -> list[bytes]"))
+      .def(
+          "tokenize",
+          [](PyEngine& self, const nb::bytes& text, bool add_special, bool parse_special) {
+            const std::string_view bytes = view(text);
+            const nb::gil_scoped_release release;
+            return self.get().tokenize(bytes, add_special, parse_special);
+          },
+          "text"_a, "add_special"_a, "parse_special"_a)
+      .def(
+          "detokenize",
+          [](PyEngine& self, const std::vector<std::int32_t>& tokens, bool special) {
+            std::string text;
+            {
+              const nb::gil_scoped_release release;
+              text = self.get().detokenize(tokens, special);
+            }
+            return to_bytes(text);
+          },
+          "tokens"_a, "special"_a)
+      .def(
+          "make_dry_breakers",
+          [](PyEngine& self, const std::vector<std::string>& breakers) {
+            const nb::gil_scoped_release release;
+            return self.get().make_dry_breakers(breakers);
+          },
+          "breakers"_a);
+}
+
+// Sizes of the structs that cross the C boundary by value, as compiled here; the loader compares
+// them with llama_cpp's before anything is called.
+nb::dict abi_sizes() {
+  nb::dict sizes;
+  sizes["llama_model_params"] = sizeof(llama_model_params);
+  sizes["llama_context_params"] = sizeof(llama_context_params);
+  sizes["llama_batch"] = sizeof(llama_batch);
+  sizes["llama_token_data"] = sizeof(llama_token_data);
+  sizes["llama_sampler_chain_params"] = sizeof(llama_sampler_chain_params);
+  return sizes;
+}
+
+}  // namespace
+}  // namespace unpaced
+
+NB_MODULE(_native, m) {
+  using namespace unpaced;
+  m.doc() = "Native engine of unpaced: decode thread, rings, sampling. Use engine_ext's face.";
+  m.def(
+      "install_log_sink", [](int min_level) { install_log_sink(static_cast<LogLevel>(min_level)); },
+      "min_level"_a);
+  m.def("abi_sizes", &abi_sizes, nb::sig("def abi_sizes() -> dict[str, int]"));
+  m.def("ggml_commit", [] { return std::string(ggml_commit()); });
+  m.def("allowed_cores", &allowed_cores);
+  m.def(
+      "count_physical_cores",
+      [](const std::vector<int>& cores) { return count_physical_cores(cores); }, "cores"_a);
+  m.def(
+      "pin_calling_thread", [](const std::vector<int>& cores) { return pin_calling_thread(cores); },
+      "cores"_a);
+  m.def(
+      "ggml_type_name",
+      [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);
+  bind_config(m);
+  bind_request(m);
+  bind_event(m);
+  bind_engine(m);
+}

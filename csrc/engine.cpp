@@ -1,0 +1,126 @@
+#include "engine.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "host_stepper.h"
+
+namespace unpaced {
+namespace {
+
+DecodeThreadOptions options_of(const EngineConfig& config) {
+  return {.n_slots = config.n_slots,
+          .n_waiting_max = config.n_waiting_max,
+          .cores = config.decode_cores};
+}
+
+void check_token(TokenId token, std::int32_t n_vocab, const char* field) {
+  if (token < 0 || token >= n_vocab) {
+    throw std::invalid_argument(std::string(field) + ": token " + std::to_string(token) +
+                                " is not in [0, " + std::to_string(n_vocab) + ")");
+  }
+}
+
+}  // namespace
+
+Engine::Engine(EngineConfig config)
+    : config_(std::move(config)), decode_thread_(options_of(config_)) {}
+
+void Engine::start() {
+  llama_backend_init();
+  decode_thread_.start([this]() -> std::unique_ptr<Stepper> {
+    auto model = std::make_shared<Model>(config_, load_progress_, decode_thread_.stop_flag());
+    vocabulary_ = std::make_unique<Vocabulary>(model->vocab());
+    llama_model_ = model->get();
+    // The decode thread's counters are its own: this lambda runs on it.
+    return std::make_unique<HostStepper>(std::move(model), config_, decode_thread_.counters());
+  });
+}
+
+void Engine::stop() noexcept {
+  // On the task thread, so that no tokenising is under way when the model goes.
+  try {
+    task_thread_.run([this] { decode_thread_.stop(); });
+  } catch (...) {
+    decode_thread_.stop();
+  }
+  on_loan_.clear();
+}
+
+bool Engine::submit(std::unique_ptr<RequestSpec> spec) {
+  if (decode_thread_.state() != EngineState::kReady) return false;
+  check(*spec);
+  // Every submitted request may be waiting; beyond that the decode thread would have to refuse it.
+  if (on_loan_.size() >= static_cast<std::size_t>(config_.n_slots + config_.n_waiting_max)) {
+    return false;
+  }
+  RequestSpec* raw = spec.get();
+  const auto [it, is_new] = on_loan_.try_emplace(raw->id, std::move(spec));
+  if (!is_new) throw std::invalid_argument("id: request is already running");
+  if (decode_thread_.submit(raw)) return true;
+  on_loan_.erase(it);
+  return false;
+}
+
+void Engine::check(const RequestSpec& spec) const {
+  const std::int32_t n_vocab = vocabulary().n_tokens();
+  if (spec.prompt.empty()) throw std::invalid_argument("prompt: is empty");
+  if (spec.prompt.size() >= static_cast<std::size_t>(decode_thread_.n_ctx())) {
+    throw std::invalid_argument("prompt: " + std::to_string(spec.prompt.size()) +
+                                " tokens do not fit the context of " +
+                                std::to_string(decode_thread_.n_ctx()));
+  }
+  for (const TokenId token : spec.prompt) check_token(token, n_vocab, "prompt");
+  for (const LogitBias& bias : spec.logit_bias) check_token(bias.token, n_vocab, "logit_bias");
+  if (spec.n_probs < 0 || spec.n_probs > n_vocab) {
+    throw std::invalid_argument("n_probs: must be from 0 to the vocabulary's size");
+  }
+  if (spec.sampling.n_chain < 0 || spec.sampling.n_chain > kMaxChainLength) {
+    throw std::invalid_argument("samplers: too many");
+  }
+}
+
+std::size_t Engine::drain(TokenEvent* out, std::size_t max) noexcept {
+  const std::size_t n = decode_thread_.drain(out, max);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (out[i].kind == EventKind::kFinished) on_loan_.erase(out[i].request_id);
+  }
+  return n;
+}
+
+float Engine::load_progress() const noexcept {
+  return load_progress_.fraction.load(std::memory_order_relaxed);
+}
+
+const Vocabulary& Engine::vocabulary() const {
+  if (decode_thread_.state() != EngineState::kReady) {
+    throw std::logic_error("the engine is not ready");
+  }
+  return *vocabulary_;
+}
+
+const llama_model* Engine::model() const {
+  static_cast<void>(vocabulary());
+  return llama_model_;
+}
+
+std::vector<std::int32_t> Engine::tokenize(std::string_view text, bool add_special,
+                                           bool parse_special) {
+  std::vector<std::int32_t> tokens;
+  task_thread_.run([&] { tokens = vocabulary().tokenize(text, add_special, parse_special); });
+  return tokens;
+}
+
+std::string Engine::detokenize(std::span<const std::int32_t> tokens, bool special) {
+  std::string text;
+  task_thread_.run([&] { text = vocabulary().detokenize(tokens, special); });
+  return text;
+}
+
+DryBreakers Engine::make_dry_breakers(std::span<const std::string> breakers) {
+  DryBreakers made;
+  task_thread_.run([&] { made = unpaced::make_dry_breakers(vocabulary().get(), breakers); });
+  return made;
+}
+
+}  // namespace unpaced

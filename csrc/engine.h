@@ -1,0 +1,65 @@
+// The engine as the front end holds it: decode thread, task thread, the requests on loan. All
+// methods on the front end's one thread unless they say otherwise.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "decode_thread.h"
+#include "engine_config.h"
+#include "model.h"
+#include "task_thread.h"
+#include "vocabulary.h"
+
+namespace unpaced {
+
+class Engine {
+ public:
+  explicit Engine(EngineConfig config);
+  ~Engine() { stop(); }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Starts the decode thread, which loads the model; state() tells how it went.
+  void start();
+  // Ends everything; blocks until the decode thread has freed the model.
+  void stop() noexcept;
+
+  // Takes the spec; throws std::invalid_argument (naming the field) or std::out_of_range for values
+  // the native side must not see. False: too many requests, or not ready.
+  [[nodiscard]] bool submit(std::unique_ptr<RequestSpec> spec);
+  [[nodiscard]] bool cancel(RequestId id) noexcept { return decode_thread_.cancel(id); }
+  // Up to `max` events; frees the specs of finished requests.
+  [[nodiscard]] std::size_t drain(TokenEvent* out, std::size_t max) noexcept;
+  [[nodiscard]] DecodeThread& decode_thread() noexcept { return decode_thread_; }
+
+  // Any thread. Fraction loaded, 0 .. 1.
+  [[nodiscard]] float load_progress() const noexcept;
+  // Any thread, once ready; throw std::logic_error before that or after stop().
+  [[nodiscard]] std::vector<std::int32_t> tokenize(std::string_view text, bool add_special,
+                                                   bool parse_special);
+  [[nodiscard]] std::string detokenize(std::span<const std::int32_t> tokens, bool special);
+  [[nodiscard]] DryBreakers make_dry_breakers(std::span<const std::string> breakers);
+  [[nodiscard]] const Vocabulary& vocabulary() const;
+  // Of the loaded model; constant while the engine is ready.
+  [[nodiscard]] const llama_model* model() const;
+  [[nodiscard]] const EngineConfig& config() const noexcept { return config_; }
+
+ private:
+  void check(const RequestSpec& spec) const;
+
+  const EngineConfig config_;
+  LoadProgress load_progress_;
+  TaskThread task_thread_;
+  // Made by the decode thread while it loads, read by others once the state is kReady.
+  std::unique_ptr<Vocabulary> vocabulary_;
+  const llama_model* llama_model_ = nullptr;
+  std::unordered_map<RequestId, std::unique_ptr<RequestSpec>> on_loan_;
+  DecodeThread decode_thread_;  // last: its thread uses the others
+};
+
+}  // namespace unpaced

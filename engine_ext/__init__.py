@@ -1,0 +1,58 @@
+"""The engine: llama.cpp's models behind a native decode thread, for asyncio programs.
+
+Names are loaded when first used, because the native libraries take a fraction of a second and
+`unpaced --version` needs none of them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine_ext._native import TokenEvent as TokenEvent
+    from engine_ext.config import EngineConfig as EngineConfig
+    from engine_ext.engine import Engine as Engine
+    from engine_ext.errors import EngineBuildError as EngineBuildError
+    from engine_ext.errors import EngineBusy as EngineBusy
+    from engine_ext.errors import EngineError as EngineError
+    from engine_ext.errors import ModelLoadError as ModelLoadError
+    from engine_ext.events import EventKind as EventKind
+    from engine_ext.events import FinishReason as FinishReason
+    from engine_ext.model_info import ModelInfo as ModelInfo
+    from engine_ext.request import Request as Request
+    from engine_ext.sampling_params import RANDOM_SEED as RANDOM_SEED
+    from engine_ext.sampling_params import SAMPLERS as SAMPLERS
+    from engine_ext.sampling_params import SamplingParams as SamplingParams
+    from engine_ext.stats import EngineState as EngineState
+    from engine_ext.stats import EngineStats as EngineStats
+    from engine_ext.token_stream import TokenStream as TokenStream
+
+_HOMES = {
+    "Engine": "engine",
+    "EngineBuildError": "errors",
+    "EngineBusy": "errors",
+    "EngineConfig": "config",
+    "EngineError": "errors",
+    "EngineState": "stats",
+    "EngineStats": "stats",
+    "EventKind": "events",
+    "FinishReason": "events",
+    "ModelInfo": "model_info",
+    "ModelLoadError": "errors",
+    "RANDOM_SEED": "sampling_params",
+    "Request": "request",
+    "SAMPLERS": "sampling_params",
+    "SamplingParams": "sampling_params",
+    "TokenEvent": "_native",
+    "TokenStream": "token_stream",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if home == "_native":
+        importlib.import_module("engine_ext.engine")  # llama_cpp must be loaded before it
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

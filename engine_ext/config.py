@@ -1,0 +1,62 @@
+"""How to load and run a model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """How to load and run a model. Counts are tokens unless they say otherwise.
+
+    `n_ctx` is shared by all slots; 0: the model's training context. `n_batch` is kept for
+    llama-server's sake: a step never computes more than `n_ubatch` tokens, so that cancel is seen.
+    `n_threads` -1: one a physical core this process may use, less one for the front end.
+    `n_threads_batch` -1: as `n_threads` where that is given, else one a physical core.
+    `poll`: how long ggml's workers spin for work before they sleep, 0 to 100.
+    `decode_core` None: the last core of the process's affinity mask, so that the front end, which
+    stays off it, has its own; with a single core nothing is pinned.
+    """
+
+    model_path: Path
+    n_ctx: int = 0
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_slots: int = 1
+    n_waiting_max: int = 64
+    n_threads: int = -1
+    n_threads_batch: int = -1
+    n_gpu_layers: int = 0
+    flash_attn: Literal["auto", "on", "off"] = "auto"
+    cache_type_k: CacheType = "f16"
+    cache_type_v: CacheType = "f16"
+    use_mmap: bool = True
+    use_mlock: bool = False
+    check_tensors: bool = False
+    warmup: bool = True
+    poll: int = 50
+    pin: bool = True
+    decode_core: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in (
+            ("n_ctx", 0),
+            ("n_batch", 1),
+            ("n_ubatch", 1),
+            ("n_slots", 1),
+            ("n_waiting_max", 0),
+            ("poll", 0),
+        ):
+            if getattr(self, name) < low:
+                raise ValueError(f"{name}: must be >= {low}, but got {getattr(self, name)}")
+        for name in ("n_threads", "n_threads_batch"):
+            if not (getattr(self, name) == -1 or getattr(self, name) >= 1):
+                raise ValueError(f"{name}: must be -1 or >= 1, but got {getattr(self, name)}")
+        if self.poll > 100:
+            raise ValueError(f"poll: must be <= 100, but got {self.poll}")
+        if self.n_slots > 256:
+            raise ValueError(f"n_slots: must be <= 256, but got {self.n_slots}")
+        if self.n_slots >= self.n_batch:
+            raise ValueError(f"n_batch: must be > n_slots ({self.n_slots}), got {self.n_batch}")

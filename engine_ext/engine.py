@@ -1,0 +1,335 @@
+"""The engine's Python face: submit, read, cancel. The decode itself runs on a native thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from engine_ext._load import load_native
+from engine_ext.config import EngineConfig
+from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
+from engine_ext.events import EventKind
+from engine_ext.model_info import ModelInfo
+from engine_ext.placement import Placement, place
+from engine_ext.request import Request
+from engine_ext.sampling_params import RANDOM_SEED, SAMPLERS, SamplingParams
+from engine_ext.stats import EngineState, EngineStats
+from engine_ext.token_stream import TokenStream
+
+if TYPE_CHECKING:
+    from engine_ext import _native
+else:
+    _native = load_native()
+
+_FINISHED: Final = int(EventKind.FINISHED)
+# Tokenising a text this short takes less than handing it to another thread.
+_INLINE_BYTES: Final = 4096
+_GGML_TYPES: Final = {
+    name: number
+    for number, name in ((n, _native.ggml_type_name(n)) for n in range(32))
+    if name is not None
+}
+_FLASH_ATTN: Final = {"auto": -1, "off": 0, "on": 1}
+# Fields that the native SamplingParams has under the same name.
+_PLAIN_FIELDS: Final = tuple(
+    name
+    for name in SamplingParams.__slots__
+    if name not in ("seed", "samplers", "logit_bias", "ignore_eos", "dry_sequence_breakers")
+)
+
+
+class Engine:
+    """Owns the decode thread. Use as an async context manager, or `start` and `stop`.
+
+    Every method is for the event loop's thread. One engine a process.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self._placement = place(
+            config,
+            cores := _native.allowed_cores(),
+            _native.count_physical_cores(cores),
+        )
+        self._native = _native.Engine(_native_config(config, self._placement))
+        self._streams: dict[int, TokenStream] = {}
+        self._next_id = 1
+        self._breakers: dict[tuple[str, ...], _native.DryBreakers] = {}
+        self._model: ModelInfo | None = None
+        self._pieces: list[bytes] = []
+        self._pieces_special: list[bytes] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._state_changed = asyncio.Event()
+        self._stop_task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load the model on the decode thread and wait until it can serve.
+
+        Raises: ModelLoadError, one sentence naming the file.
+        """
+        if self._loop is not None:
+            raise EngineError("the engine was started before")
+        path = self.config.model_path
+        if not path.is_file():
+            raise ModelLoadError(f"cannot load model {path}: no such file")
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._native.fileno(), self._on_readable)
+        self._native.start()
+        self._on_readable()
+        while self.state is EngineState.LOADING:
+            self._state_changed.clear()
+            await self._state_changed.wait()
+        if self.state is not EngineState.READY:
+            raise ModelLoadError(self.error or f"cannot load model {path}")
+        self._keep_off_decode_core()
+        self._pieces = self._native.token_pieces(special=False)
+        self._pieces_special = self._native.token_pieces(special=True)
+        self._model = self._read_model_info()
+
+    async def stop(self) -> None:
+        """End every request with STOPPED, free the model. Idempotent; safe while loading."""
+        if self._stop_task is None:
+            self._stop_task = asyncio.create_task(self._stop())
+        await asyncio.shield(self._stop_task)
+
+    async def _stop(self) -> None:
+        await asyncio.to_thread(self._native.stop)
+        if self._loop is not None:
+            self._on_readable()
+            self._loop.remove_reader(self._native.fileno())
+
+    def _keep_off_decode_core(self) -> None:
+        # This thread and those it makes from here on; the decode thread has pinned itself.
+        if self._placement.other_cores:
+            _native.pin_calling_thread(self._placement.other_cores)
+
+    @property
+    def state(self) -> EngineState:
+        """Where the engine is in its life."""
+        return EngineState(self._native.state())
+
+    @property
+    def error(self) -> str:
+        """Text of the last failure of the decode thread; empty if there was none."""
+        return self._native.error().decode(errors="replace")
+
+    @property
+    def load_progress(self) -> float:
+        """Fraction of the model loaded, 0 to 1."""
+        return self._native.load_progress()
+
+    @property
+    def placement(self) -> Placement:
+        """Cores and thread counts in use."""
+        return self._placement
+
+    @property
+    def model(self) -> ModelInfo:
+        """The loaded model. Raises: EngineError before it is."""
+        if self._model is None:
+            raise EngineError("the model is not loaded")
+        return self._model
+
+    def stats(self) -> EngineStats:
+        """Counters of the decode thread; reading them costs it nothing."""
+        return EngineStats(
+            state=self.state,
+            heartbeat_age_s=self._native.heartbeat_age_us() / 1e6,
+            **self._native.counters(),
+        )
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def submit(self, request: Request) -> TokenStream:
+        """Hand a request to the decode thread; its events come from the stream returned.
+
+        Raises: EngineBusy if all slots and waiting places are taken; EngineError if the engine is
+        not ready; ValueError, its text beginning with the field's name, for a token id outside the
+        vocabulary or a prompt that does not fit the context.
+        """
+        if self.state is not EngineState.READY:
+            raise EngineError("the engine is not ready")
+        spec = self._spec(request)
+        if not self._native.submit(spec):
+            raise EngineBusy("every slot and every waiting place is taken")
+        stream = TokenStream(spec.id, self._cancel)
+        self._streams[spec.id] = stream
+        return stream
+
+    async def prepare(self, sampling: SamplingParams) -> None:
+        """Compile what `submit` would otherwise have to wait for: DRY breakers in token form."""
+        if sampling.dry_multiplier != 0 and sampling.dry_sequence_breakers not in self._breakers:
+            await asyncio.to_thread(self._dry_breakers, sampling.dry_sequence_breakers)
+
+    def _cancel(self, request_id: int) -> None:
+        if request_id in self._streams and not self._native.cancel(request_id):
+            # The command ring is full: the decode thread will have emptied it a step later.
+            assert self._loop is not None
+            self._loop.call_later(0.001, self._cancel, request_id)
+
+    def _on_readable(self) -> None:
+        native = self._native
+        native.acknowledge()
+        streams = self._streams
+        while True:
+            for event in native.drain():
+                stream = streams.get(event.request_id)
+                if stream is None:
+                    continue
+                stream.push(event)
+                if event.kind == _FINISHED:
+                    del streams[event.request_id]
+            if native.park():
+                break
+        if not self._state_changed.is_set():
+            self._state_changed.set()
+
+    def _spec(self, request: Request) -> _native.RequestSpec:
+        sampling = request.sampling
+        native = _native.SamplingParams()
+        for name in _PLAIN_FIELDS:
+            setattr(native, name, getattr(sampling, name))
+        native.seed = random.getrandbits(32) if sampling.seed == RANDOM_SEED else sampling.seed
+        native.set_chain([SAMPLERS.index(name) for name in sampling.samplers])
+        spec = _native.RequestSpec()
+        spec.id = self._next_id
+        self._next_id += 1
+        spec.prompt = list(request.prompt)
+        spec.sampling = native
+        for token, bias in sampling.logit_bias:
+            spec.add_logit_bias(token, bias)
+        if sampling.ignore_eos:
+            for token in sorted(self.model.eog_tokens):
+                spec.add_logit_bias(token, float("-inf"))
+        if sampling.dry_multiplier != 0:
+            spec.dry_breakers = self._dry_breakers(sampling.dry_sequence_breakers)
+        spec.max_tokens = request.max_tokens
+        spec.n_probs = request.n_probs
+        spec.want_logprob = request.n_probs > 0 or request.prompt_logprobs
+        spec.post_sampling_probs = request.post_sampling_probs
+        spec.prompt_logprobs = request.prompt_logprobs
+        spec.cache_prompt = request.cache_prompt
+        return spec
+
+    def _dry_breakers(self, breakers: tuple[str, ...]) -> _native.DryBreakers:
+        made = self._breakers.get(breakers)
+        if made is None:
+            made = self._native.make_dry_breakers(list(breakers))
+            if len(self._breakers) >= 64:
+                # A client cannot make this grow: any entry can be made again.
+                with contextlib.suppress(StopIteration):
+                    del self._breakers[next(iter(self._breakers))]
+            self._breakers[breakers] = made
+        return made
+
+    # -- text ---------------------------------------------------------------------------------
+
+    async def tokenize(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        """Token ids of `text`. `add_special`: BOS and the like as the model wants them;
+        `parse_special`: control tokens written in the text become one token.
+
+        Raises: ValueError for over 2^31 - 1 bytes; EngineError if the engine is not ready.
+        """
+        data = text.encode("utf-8", errors="replace")
+        if len(data) <= _INLINE_BYTES:
+            return self._tokenize(data, add_special, parse_special)
+        return await asyncio.to_thread(self._tokenize, data, add_special, parse_special)
+
+    def _tokenize(self, data: bytes, add_special: bool, parse_special: bool) -> list[int]:
+        if self.state is not EngineState.READY:
+            raise EngineError("the engine is not ready")
+        return self._native.tokenize(data, add_special, parse_special)
+
+    async def detokenize(self, tokens: Sequence[int], *, special: bool = True) -> bytes:
+        """The tokens' text as bytes, which may end or begin within a UTF-8 sequence.
+
+        Raises: ValueError for an id outside the vocabulary.
+        """
+        n_vocab = self.model.n_vocab
+        for token in tokens:
+            if not 0 <= token < n_vocab:
+                raise ValueError(f"tokens: token {token} is not in [0, {n_vocab})")
+        return await asyncio.to_thread(self._native.detokenize, list(tokens), special)
+
+    @property
+    def token_pieces(self) -> Sequence[bytes]:
+        """Text of every token, by id; control tokens are empty."""
+        return self._pieces
+
+    @property
+    def token_pieces_special(self) -> Sequence[bytes]:
+        """Text of every token, by id; control tokens are spelled out."""
+        return self._pieces_special
+
+    def _read_model_info(self) -> ModelInfo:
+        info = self._native.model_info()
+        eog = frozenset(info.pop("eog_tokens"))
+        chat_template = info.pop("chat_template")
+        name = info.pop("name").decode(errors="replace")
+        description = info.pop("description").decode(errors="replace")
+        return ModelInfo(
+            path=self.config.model_path,
+            name=name,
+            description=description,
+            eog_tokens=eog,
+            chat_template=None if chat_template is None else chat_template.decode(errors="replace"),
+            bos_piece=self._special_piece(info["bos"]),
+            eos_piece=self._special_piece(info["eos"]),
+            **info,
+        )
+
+    def _special_piece(self, token: int) -> str:
+        if not 0 <= token < len(self._pieces_special):
+            return ""
+        return self._pieces_special[token].decode(errors="replace")
+
+
+def _native_config(config: EngineConfig, placement: Placement) -> _native.EngineConfig:
+    native = _native.EngineConfig()
+    native.model_path = str(config.model_path)
+    for name in (
+        "n_ctx",
+        "n_batch",
+        "n_ubatch",
+        "n_slots",
+        "n_waiting_max",
+        "n_gpu_layers",
+        "use_mmap",
+        "use_mlock",
+        "check_tensors",
+        "warmup",
+        "poll",
+    ):
+        setattr(native, name, getattr(config, name))
+    native.n_threads = placement.n_threads
+    native.n_threads_batch = placement.n_threads_batch
+    native.flash_attn = _FLASH_ATTN[config.flash_attn]
+    native.cache_type_k = _GGML_TYPES[config.cache_type_k]
+    native.cache_type_v = _GGML_TYPES[config.cache_type_v]
+    native.decode_cores = placement.decode_cores
+    native.worker_cores = placement.other_cores
+    return native

@@ -1,0 +1,43 @@
+"""What an event of the engine says. Numbers mirror csrc/records.h."""
+
+from enum import IntEnum
+
+
+class EventKind(IntEnum):
+    """What a `TokenEvent` says."""
+
+    STARTED = 0
+    """The request has its slot; `n_prompt` and `n_cached` are known."""
+    PREFILL = 1
+    """A prefill chunk is done: `n_processed` of `n_prompt` tokens are in the KV."""
+    TOKEN = 2
+    """One decoded token: `token`, `n_decoded`, and where asked for `logprob`, `top_logprobs`."""
+    LOGPROBS = 3
+    """Internal: folded into the event that follows."""
+    PROMPT_LOGPROB = 4
+    """Logprob of prompt token number `n_decoded`, given the tokens before it."""
+    FINISHED = 5
+    """Last event of a request: `finish_reason`, `n_decoded`, `n_cells`, `status`."""
+
+
+class FinishReason(IntEnum):
+    """Why a request ended."""
+
+    NONE = 0
+    EOS = 1
+    TOKEN_LIMIT = 2
+    CONTEXT_LIMIT = 3
+    CANCELLED = 4
+    NON_FINITE = 5
+    """The logits held NaN, or no token was left to choose: an error."""
+    DECODE_FAILED = 6
+    """llama_decode returned `status`: an error."""
+    EXCEPTION = 7
+    """A C++ exception ended the step: an error; `Engine.error` has its text."""
+    STOPPED = 8
+    """The engine was stopped."""
+
+    @property
+    def is_error(self) -> bool:
+        """True where the request did not get what it asked for through a fault of the engine."""
+        return self in (FinishReason.NON_FINITE, FinishReason.DECODE_FAILED, FinishReason.EXCEPTION)

@@ -1,0 +1,31 @@
+"""What is known of a loaded model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """The loaded model. `n_ctx` is one slot's; `size_bytes` the tensors' size."""
+
+    path: Path
+    name: str
+    description: str
+    n_vocab: int
+    vocab_type: int
+    n_ctx: int
+    n_ctx_train: int
+    n_embd: int
+    n_layer: int
+    n_params: int
+    size_bytes: int
+    ftype: str
+    bos: int
+    eos: int
+    eot: int
+    add_bos: bool
+    add_eos: bool
+    eog_tokens: frozenset[int]
+    chat_template: str | None
+    bos_piece: str
+    eos_piece: str

@@ -1,0 +1,32 @@
+"""One sequence to generate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from engine_ext.sampling_params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One sequence to generate.
+
+    `prompt`: token ids, at least one, fewer than the slot's context. `max_tokens`: -1 until EOS or
+    the end of the context; 0 computes the prompt only. `n_probs`: this many best alternatives with
+    every token, as natural logarithms of the plain softmax of the logits, or, with
+    `post_sampling_probs`, as probabilities after the chain. `prompt_logprobs`: the same for every
+    prompt token but the first. `cache_prompt`: reuse the prefix that the slot still holds.
+    """
+
+    prompt: Sequence[int]
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    max_tokens: int = -1
+    n_probs: int = 0
+    post_sampling_probs: bool = False
+    prompt_logprobs: bool = False
+    cache_prompt: bool = True
+
+    def __post_init__(self) -> None:
+        if not -1 <= self.max_tokens < 2**31:
+            raise ValueError(f"max_tokens: must be >= -1, but got {self.max_tokens}")
+        if not 0 <= self.n_probs < 2**31:
+            raise ValueError(f"n_probs: must be >= 0, but got {self.n_probs}")

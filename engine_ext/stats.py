@@ -1,0 +1,40 @@
+"""State and counters of an engine. Numbers mirror csrc/decode_thread.h."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class EngineState(IntEnum):
+    """Life of an engine, in order."""
+
+    NEW = 0
+    LOADING = 1
+    READY = 2
+    FAILED = 3
+    STOPPED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """The decode thread's counters since it started, and its state now."""
+
+    state: EngineState
+    heartbeat_age_s: float
+    """Seconds since the loop last moved; 0 while it sleeps for want of work."""
+    n_steps: int
+    n_busy_slots: int
+    """Sum over steps of the slots that were active."""
+    n_tokens_decoded: int
+    n_tokens_prompt: int
+    """Prompt tokens computed; those reused from the KV are in n_tokens_cached."""
+    n_tokens_cached: int
+    n_requests_started: int
+    n_requests_finished: int
+    n_requests_cancelled: int
+    n_requests_failed: int
+    n_slots_active: int
+    n_waiting: int
+    n_ring_full: int
+    """Times the decode thread had to wait for the reader of the token ring."""
+    n_event_writes: int
+    """Wake-ups of the front end."""

@@ -1,0 +1,60 @@
+"""The events of one request, as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from engine_ext.events import EventKind
+
+if TYPE_CHECKING:
+    from engine_ext._native import TokenEvent
+
+_FINISHED = int(EventKind.FINISHED)
+
+
+class TokenStream:
+    """Made by `Engine.submit`; one reader, on the event loop's thread."""
+
+    __slots__ = ("_cancel", "_events", "_finished", "_waiter", "request_id")
+
+    def __init__(self, request_id: int, cancel: Callable[[int], None]) -> None:
+        self.request_id = request_id
+        self._cancel = cancel
+        self._events: list[TokenEvent] = []
+        self._finished = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def read(self) -> list[TokenEvent]:
+        """Every event that is there now, at least one, in order; [] once FINISHED was returned."""
+        if not self._events:
+            if self._finished:
+                return []
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        events, self._events = self._events, []
+        return events
+
+    async def __aiter__(self) -> AsyncIterator[TokenEvent]:
+        """Every event of the request; the last one is FINISHED."""
+        while events := await self.read():
+            for event in events:
+                yield event
+
+    def cancel(self) -> None:
+        """Asks the decode thread to end the request within a step; FINISHED follows. Idempotent."""
+        if not self._finished:
+            self._cancel(self.request_id)
+
+    def push(self, event: TokenEvent) -> None:
+        """For the engine: appends the next event and wakes the reader."""
+        self._events.append(event)
+        if event.kind == _FINISHED:
+            self._finished = True
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
