@@ -1,0 +1,78 @@
+"""Command line of the build."""
+
+import argparse
+import contextlib
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import pins
+from .errors import BuildError
+from .inputs import Inputs
+from .profile import Profile
+from .source import Source
+from .step import relative, say
+from .wheel import Wheel, require_tools
+
+
+def main() -> int:
+    """Exit status; a failure is one sentence on stderr, after the end of the log it came from."""
+    options = _parse()
+    base: Path = options.build_dir.resolve()
+    try:
+        with _exclusive(base):
+            inputs = Inputs.collect(Profile.load(options.profile))
+            wheel = Wheel(base, inputs)
+            _build(base, inputs, wheel, options.jobs)
+            installed = options.install and wheel.install()
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if options.stamp is not None and (installed or not options.stamp.exists()):
+        options.stamp.touch()
+    if not options.install and wheel.path is not None:
+        print(relative(wheel.path))
+    return 0
+
+
+def _build(base: Path, inputs: Inputs, wheel: Wheel, n_jobs: int) -> None:
+    source = Source(base)
+    if wheel.path is not None and source.ready:
+        return
+    start = time.monotonic()
+    name = f"llama.cpp {pins.LLAMA_COMMIT} (llama-cpp-python {pins.VERSION})"
+    print(f"{name}, profile {inputs.profile.name}: {inputs.profile.description}", flush=True)
+    require_tools()
+    source.prepare()
+    if wheel.path is None:
+        say("compile", f"with {n_jobs} processes: {inputs.compiler}")
+        wheel.compile(source, n_jobs)
+    say("done", f"in {time.monotonic() - start:.0f} s")
+
+
+def _parse() -> argparse.Namespace:
+    root = Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser(
+        prog="build_llama.py",
+        description=f"Builds llama-cpp-python {pins.VERSION} for Unpaced and prints the wheel's "
+        "path. A second call with equal inputs finds the wheel.",
+    )
+    parser.add_argument("--profile", default="cpu", help="a file in engine_ext/profiles (cpu)")
+    parser.add_argument("--build-dir", type=Path, default=root / ".build", help="(.build)")
+    n_cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--jobs", type=int, default=n_cores, help="parallel compiler processes")
+    parser.add_argument("--install", action="store_true", help="for the Python that runs this")
+    parser.add_argument("--stamp", type=Path, help="file to touch after an installation")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def _exclusive(base: Path) -> Iterator[None]:
+    """One build at a time: a second one waits here, then finds the wheel."""
+    base.mkdir(parents=True, exist_ok=True)
+    with (base / "llama.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,44 @@
+"""What is built: the pinned source distribution, and the flags that every profile shares."""
+
+VERSION = "0.3.36"
+SDIST_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
+LLAMA_COMMIT = "0c1e57098"  # the commit vendored in that source distribution
+
+INFO_FILE = "llama_cpp/unpaced_build.json"
+
+COMMON_DEFINES: dict[str, str] = {
+    "CMAKE_BUILD_TYPE": "Release",
+    "CMAKE_PLATFORM_NO_VERSIONED_SONAME": "ON",
+    # The build tree lies inside a git checkout, ours. With git found and no explicit commit,
+    # llama.cpp and ggml would record our HEAD as their own version.
+    "LLAMA_BUILD_COMMIT": LLAMA_COMMIT,
+    "GGML_BUILD_COMMIT": LLAMA_COMMIT,
+    "GIT_EXE": "",
+    "LLAVA_BUILD": "OFF",
+    "LLAMA_BUILD_TOOLS": "OFF",
+    "LLAMA_BUILD_TESTS": "OFF",
+    "LLAMA_BUILD_EXAMPLES": "OFF",
+    "LLAMA_BUILD_SERVER": "OFF",
+    "GGML_CCACHE": "OFF",  # we set the compiler launcher ourselves, for all targets
+}
+
+# llama.cpp's own install rules would add a second copy of everything.
+WHEEL_EXCLUDE = "lib/*;include/*;bin/*"
+LIBRARIES = ("libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so")
+
+# Left out when unpacking: three quarters of the archive, and nothing that is compiled.
+NOT_UNPACKED = (
+    r"(\.git|\.github|docs|examples|vendor/llama\.cpp/(docs|models|benches|tests|media))(/|$)"
+)
+
+# (file, pattern, replacement); each pattern must match exactly once.
+PATCHES: tuple[tuple[str, str, str], ...] = (
+    # llama-common is not shipped: its C++ interface is unstable, and it doubles the build time.
+    ("CMakeLists.txt", r"LLAMA_BUILD_COMMON ON CACHE", "LLAMA_BUILD_COMMON OFF CACHE"),
+    # This rule installs into the source tree, where the next profile's wheel would pick it up.
+    (
+        "CMakeLists.txt",
+        r"    if\(NOT EMSCRIPTEN\)\n        install\((?:.|\n)*?\n        \)\n    endif\(\)\n",
+        "",
+    ),
+)
