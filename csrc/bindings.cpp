@@ -345,9 +345,6 @@ NB_MODULE(_native, m) {
       "count_physical_cores",
       [](const std::vector<int>& cores) { return count_physical_cores(cores); }, "cores"_a);
   m.def(
-      "pin_calling_thread", [](const std::vector<int>& cores) { return pin_calling_thread(cores); },
-      "cores"_a);
-  m.def(
       "ggml_type_name",
       [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);
   bind_config(m);

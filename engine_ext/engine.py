@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 from collections.abc import Sequence
 from types import TracebackType
@@ -65,6 +66,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._state_changed = asyncio.Event()
         self._stop_task: asyncio.Task[None] | None = None
+        self._affinity_before: set[int] | None = None
 
     async def __aenter__(self) -> Self:
         try:
@@ -119,11 +121,14 @@ class Engine:
         if self._loop is not None:
             self._on_readable()
             self._loop.remove_reader(self._native.fileno())
+        if self._affinity_before is not None:
+            os.sched_setaffinity(0, self._affinity_before)
 
     def _keep_off_decode_core(self) -> None:
         # This thread and those it makes from here on; the decode thread has pinned itself.
         if self._placement.other_cores:
-            _native.pin_calling_thread(self._placement.other_cores)
+            self._affinity_before = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, self._placement.other_cores)
 
     @property
     def state(self) -> EngineState:
