@@ -1,5 +1,5 @@
-// What a request asks of the sampling core. Plain data: it crosses threads inside a RequestSpec and,
-// on CUDA, is uploaded as is.
+// What a request asks of the sampling core. Plain data: it crosses threads inside a RequestSpec
+// and, on CUDA, is uploaded as is.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +55,9 @@ struct SamplingParams {
   std::int32_t min_keep = 0;
   std::int32_t n_chain = 9;
   SamplerKind chain[kMaxChainLength] = {
-      SamplerKind::kPenalties, SamplerKind::kDry,  SamplerKind::kTopNSigma,
+      SamplerKind::kPenalties, SamplerKind::kDry,      SamplerKind::kTopNSigma,
       SamplerKind::kTopK,      SamplerKind::kTypicalP, SamplerKind::kTopP,
-      SamplerKind::kMinP,      SamplerKind::kXtc,  SamplerKind::kTemperature,
+      SamplerKind::kMinP,      SamplerKind::kXtc,      SamplerKind::kTemperature,
   };
 };
 static_assert(std::is_trivially_copyable_v<SamplingParams>);

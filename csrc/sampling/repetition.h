@@ -1,0 +1,64 @@
+// What the text so far does to the next token: repetition penalties and DRY.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "candidates.h"
+#include "dry.h"
+#include "dry_breakers.h"
+#include "logit_row.h"
+#include "penalties.h"
+#include "sampling_params.h"
+#include "token_history.h"
+#include "token_table.h"
+
+namespace unpaced {
+
+// State of one sequence. All memory is taken in the constructor. One thread.
+class Repetition {
+ public:
+  // n_ctx: the longest text. Windows that are asked to be longer end there.
+  Repetition(std::int32_t n_vocab, std::int32_t n_ctx);
+  Repetition(Repetition&&) noexcept = default;  // the tables point into the vectors' memory
+
+  // Starts a text. `breakers` may be null and must stay until the next reset.
+  void reset(const SamplingParams& params, const DryBreakers* breakers,
+             std::span<const TokenId> prompt) noexcept;
+
+  // Appends a token in [0, n_vocab).
+  void accept(TokenId token) noexcept;
+
+  bool has_penalties() const noexcept { return penalty_last_n_ > 0; }
+  bool has_dry() const noexcept { return dry_last_n_ > 0; }
+
+  void penalise(LogitRow& row) const noexcept;
+  void penalise(Candidates& candidates) const noexcept;
+  void apply_dry(LogitRow& row) noexcept;
+  void apply_dry(Candidates& candidates) noexcept;
+
+ private:
+  void set_breakers(const DryBreakers* breakers) noexcept;
+  bool find_repetitions() noexcept;
+
+  std::int32_t n_vocab_;
+  TokenHistory history_;
+
+  std::int32_t penalty_last_n_ = 0;  // 0: off
+  Penalties penalties_{};
+  std::vector<std::int32_t> count_index_;
+  std::vector<TokenTable::Entry> count_entries_;
+  TokenTable counts_;  // occurrences in the penalty window
+
+  std::int32_t dry_last_n_ = 0;  // 0: off
+  DryParams dry_{};
+  DryBreakerView breakers_{};
+  std::vector<std::uint64_t> breaker_heads_;
+  std::vector<std::int32_t> repeats_;
+  std::vector<std::int32_t> longest_index_;
+  std::vector<TokenTable::Entry> longest_entries_;
+  TokenTable longest_;  // repetition that each token would extend
+};
+
+}  // namespace unpaced

@@ -1,0 +1,86 @@
+// The sampling chain of one slot: logits in, one token out, with llama-server's results.
+//
+// Source of order, formulas and random stream: llama.cpp src/llama-sampler.cpp and
+// common/sampling.cpp at commit 0c1e57098. While nothing has cut the vocabulary the chain works on
+// the row itself (logit_row.h, row_filters.h); the first link that cuts lists the survivors, and
+// the rest of the chain is the arithmetic shared with the device, on that list.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "candidates.h"
+#include "dry_breakers.h"
+#include "logit_row.h"
+#include "mirostat.h"
+#include "mt19937.h"
+#include "repetition.h"
+#include "row_filters.h"
+#include "sampling_params.h"
+
+namespace unpaced {
+
+enum class SampleStatus : std::uint8_t {
+  kOk,
+  kNonFinite,  // a logit is NaN or +inf, or every token is banned
+};
+
+struct SampleResult {
+  TokenId token;  // -1 unless kOk
+  SampleStatus status;
+};
+
+// Takes all its memory in the constructor: about 44 bytes a token of the vocabulary and 28 a token
+// of the context. Decode thread only.
+class Sampler {
+ public:
+  Sampler(std::int32_t n_vocab, std::int32_t n_ctx);  // both at least 1
+  Sampler(Sampler&&) noexcept = default;
+
+  // Starts a generation: seeds the random streams and shows the prompt to the penalties. Biases and
+  // breakers (may be null) are borrowed until the next reset. Tokens must lie in [0, n_vocab).
+  void reset(const SamplingParams& params, std::span<const LogitBias> biases,
+             const DryBreakers* breakers, std::span<const TokenId> prompt) noexcept;
+
+  // Draws a token. logits: n_vocab of them, not modified, not kept. Does not accept the token.
+  SampleResult sample(const float* logits) noexcept;
+
+  // Appends a token to the text that the penalties see.
+  void accept(TokenId token) noexcept { repetition_.accept(token); }
+
+  // After sample() and while its logits exist: the at most n_max best tokens that survived the
+  // chain, with their final probabilities, descending. Sorts on demand.
+  std::span<const Candidate> candidates(std::int32_t n_max = INT32_MAX) noexcept;
+
+ private:
+  void plan_chain() noexcept;
+  bool is_active(SamplerKind kind) const noexcept;
+  void add_biases() noexcept;
+  void apply_to_row(SamplerKind kind, Mt19937& xtc_rng) noexcept;
+  void apply_to_list(SamplerKind kind, Mt19937& xtc_rng) noexcept;
+  void list_all() noexcept;
+  bool has_finite_logit() const noexcept;
+  TokenId draw() noexcept;
+
+  std::int32_t n_vocab_;
+  SamplingParams params_{};
+  std::span<const LogitBias> biases_;
+  float log_min_p_ = 0.0F;
+  std::int32_t n_links_ = 0;
+  SamplerKind links_[kMaxChainLength] = {};  // those of the chain that do something
+  Mt19937 rng_;
+  Mt19937 xtc_rngs_[kMaxChainLength];  // XTC at position i of links_ has a stream of its own
+  Mirostat mirostat_{};
+  Repetition repetition_;
+
+  LogitRow row_;
+  bool is_listed_ = false;  // whether the survivors are in list_; else they are row_
+  Candidates list_{};
+  RowDraw row_draw_{};  // if !is_listed_
+  std::vector<Candidate> candidates_;
+  std::vector<Candidate> scratch_;
+  std::vector<double> page_sums_;
+};
+
+}  // namespace unpaced
