@@ -1,0 +1,108 @@
+# Everything is made in .venv and .build; nothing outside this folder is touched. `make help` lists the commands.
+SHELL := /bin/sh
+.SHELLFLAGS := -eu -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3
+PROFILE ?= cpu
+ARGS ?=
+PYTEST_ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMPS := .build/stamps
+STEP := sh scripts/step.sh
+INSTALL := $(PY) -m pip install --no-deps --require-hashes
+JOBS := $(shell nproc)
+SANITIZERS := thread address
+
+# Caches of the tools, and temporary files: a fresh HOME stays empty.
+export PIP_CACHE_DIR := $(CURDIR)/.build/cache/pip
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+export CCACHE_DIR := $(CURDIR)/.build/cache/ccache
+export TMPDIR := $(CURDIR)/.build/tmp
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+# Nothing from an activated environment or a user's site-packages may leak into the build.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PYTHONNOUSERSITE := 1
+
+.PHONY: help serve build test lint format lock clean cpp-tests FORCE
+
+help:  ## This list
+	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=cpu]"
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
+	  printf '%-14s %s\n' "  $$name" "$$text"; done
+	@echo "Profiles: $(sort $(patsubst engine_ext/profiles/%.toml,%,$(wildcard engine_ext/profiles/*.toml)))"
+
+serve: build  ## Build if needed, then serve the demo model on 127.0.0.1:8080; ARGS="-m x.gguf --port 9000"
+	@exec $(VENV)/bin/unpaced serve $(ARGS)
+
+build: $(STAMPS)/extension  ## Set everything up: .venv, llama.cpp, the native engine
+
+test: lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
+	@echo "pytest"
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMPS)/dev  ## ruff, mypy, clang-format: what is wrong, changing nothing
+	@echo "ruff, mypy, clang-format"
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff format --check --quiet . || { echo "Not formatted; make format does it:"; $(PY) -m ruff format --check .; }
+	@$(PY) -m mypy --cache-dir .build/cache/mypy
+	@find csrc tests/unit/cpp -name '*.h' -o -name '*.cpp' | sort | xargs $(VENV)/bin/clang-format --dry-run -Werror
+
+format: $(STAMPS)/dev  ## Format Python and C++ in place
+	@$(PY) -m ruff check --quiet --fix-only --select I .
+	@$(PY) -m ruff format .
+	@find csrc tests/unit/cpp -name '*.h' -o -name '*.cpp' | sort | xargs $(VENV)/bin/clang-format -i
+
+lock:  ## Bring the lock files up to date with pyproject.toml
+	@test -x .build/uv/bin/uv || { $(PYTHON) -m venv .build/uv && .build/uv/bin/python -m pip install --quiet uv; }
+	@PATH="$(CURDIR)/.build/uv/bin:$$PATH" sh scripts/lock.sh
+
+clean:  ## Remove all that was made: .venv, .build and the tools' caches
+	rm -rf .venv .build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- how it is made -------------------------------------------------------------------------------------------------
+
+# The virtual environment with what runs and what builds. Made anew if its Python is gone.
+$(STAMPS)/venv: requirements.lock requirements-build.lock
+	@mkdir -p $(STAMPS) "$$TMPDIR"
+	@sh scripts/check-machine.sh $(PYTHON)
+	@$(PY) -c 'import pip' 2>/dev/null || \
+	  $(STEP) .build/logs/venv.log "Python environment: .venv ($$($(PYTHON) -V))" $(PYTHON) -m venv --clear $(VENV)
+	@$(STEP) .build/logs/requirements.log "Python packages: requirements.lock, requirements-build.lock" \
+	  $(INSTALL) -r requirements.lock -r requirements-build.lock
+	@touch $@
+
+# Asked every time (60 ms): it alone knows whether profile, compiler and processor still fit the installed build,
+# and touches the stamp only when it installs another one.
+$(STAMPS)/llama: $(STAMPS)/venv FORCE
+	@mkdir -p "$$TMPDIR"
+	@$(PY) engine_ext/build_llama.py --profile $(PROFILE) --jobs $(JOBS) --install --stamp $@
+
+# Redirect-editable: Python files are used where they lie, the native module goes to site-packages.
+NATIVE := $(if $(filter cpu-portable,$(PROFILE)),OFF,ON)
+$(STAMPS)/extension: $(STAMPS)/llama pyproject.toml $(shell find csrc -type f)
+	@$(STEP) .build/logs/extension.log "Native engine: csrc (about a minute, seconds after a change)" \
+	  $(PY) -m pip install --no-deps --no-index --no-build-isolation --editable . \
+	  --config-settings=cmake.define.UNPACED_NATIVE=$(NATIVE)
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/extension requirements-dev.lock
+	@$(STEP) .build/logs/requirements-dev.log "Python packages: requirements-dev.lock" $(INSTALL) -r requirements-dev.lock
+	@touch $@
+
+# ctest three times: plain, ThreadSanitizer, AddressSanitizer.
+cpp-tests: $(STAMPS)/dev
+	@for sanitizer in none $(SANITIZERS); do \
+	  folder=.build/cpp/$$sanitizer; \
+	  $(STEP) .build/logs/cpp-$$sanitizer.log "C++ tests, sanitizer $$sanitizer: compile" sh -c " \
+	    $(VENV)/bin/cmake -S csrc -B $$folder -G Ninja -DCMAKE_MAKE_PROGRAM='$(CURDIR)/$(VENV)/bin/ninja' \
+	      -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
+	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/none//') && \
+	    $(VENV)/bin/cmake --build $$folder"; \
+	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --progress; \
+	done
