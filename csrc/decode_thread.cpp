@@ -1,5 +1,7 @@
 #include "decode_thread.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -98,6 +100,7 @@ void DecodeThread::record_error(const char* what) noexcept {
 }
 
 void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
+  pthread_setname_np(pthread_self(), "decode");
   try {
     stepper_ = make_stepper();
     for (Slot& slot : slots_) slot.cells.reserve(static_cast<std::size_t>(stepper_->n_ctx()) + 1);

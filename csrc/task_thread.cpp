@@ -38,6 +38,7 @@ void TaskThread::run(const std::function<void()>& task) {
 }
 
 void* TaskThread::main(void* self) {
+  pthread_setname_np(pthread_self(), "task");
   static_cast<TaskThread*>(self)->loop();
   return nullptr;
 }

@@ -1,0 +1,89 @@
+"""Servers under test as processes: ours and the peer, started, watched, stopped."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ServerProcess:
+    """One server process; use `running`."""
+
+    def __init__(self, command: Sequence[str], env: dict[str, str], port: int, log: Path) -> None:
+        self.port = port
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, env={**os.environ, **env}, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def wait_healthy(self, timeout_s: float = 300) -> None:
+        """Return once GET /health is 200. Raises: RuntimeError with the log's end."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if self._is_healthy():
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"the server did not start:\n{self._log.read_text()[-3000:]}")
+
+    def _is_healthy(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL after 10 s."""
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def thread_cpu_s(self) -> dict[int, float]:
+        """CPU seconds of each thread so far, by thread id. Source: /proc/PID/task/TID/schedstat."""
+        cpu: dict[int, float] = {}
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                cpu[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
+        return cpu
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str], env: dict[str, str], port: int, log: Path
+) -> Iterator[ServerProcess]:
+    """Start the server, wait until it is healthy, stop it at the end."""
+    process = ServerProcess(command, env, port, log)
+    try:
+        process.wait_healthy()
+        yield process
+    finally:
+        process.stop()
+
+
+def unpaced_command(port: int, model: Path, *arguments: str) -> list[str]:
+    """`unpaced serve` of this environment."""
+    unpaced = Path(sys.executable).with_name("unpaced")
+    return [str(unpaced), "serve", "-m", str(model), "--port", str(port), *arguments]
