@@ -9,10 +9,14 @@
 
 #include "common_prefix.h"
 #include "cpu_affinity.h"
+#include "heap_reserve.h"
 #include "log_sink.h"
 
 namespace unpaced {
 namespace {
+
+// Many times what llama_decode was seen to need at once beside its buffers.
+constexpr std::size_t kHeapBytes = 16UL << 20U;
 
 // Room for every request that can be submitted and a cancel for each.
 std::size_t command_capacity(const DecodeThreadOptions& options) {
@@ -100,10 +104,13 @@ void DecodeThread::record_error(const char* what) noexcept {
 }
 
 void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
-  pthread_setname_np(pthread_self(), "decode");
+  // Inherited by the threads that the factory makes: ggml's workers.
+  pthread_setname_np(pthread_self(), "ggml");
   try {
     stepper_ = make_stepper();
     for (Slot& slot : slots_) slot.cells.reserve(static_cast<std::size_t>(stepper_->n_ctx()) + 1);
+    pthread_setname_np(pthread_self(), "decode");
+    reserve_heap(kHeapBytes);
     // After the factory: threads it made must not inherit this one's single core.
     if (!options_.cores.empty() && !pin_calling_thread(options_.cores)) {
       std::fputs("unpaced: the decode thread could not be pinned\n", stderr);
