@@ -1,0 +1,157 @@
+// Wakeup: when it writes, when it does not, and what a reader sees.
+#include "wakeup.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+#include <csignal>
+
+#include "check.h"
+#include "spsc_ring.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using unpaced::SpscRing;
+using unpaced::Wakeup;
+
+bool is_readable(const Wakeup& wakeup) {
+  pollfd entry{.fd = wakeup.fd(), .events = POLLIN, .revents = 0};
+  return ::poll(&entry, 1, 0) == 1;
+}
+
+TEST(no_write_while_the_reader_is_awake) {
+  Wakeup wakeup;
+  for (int i = 0; i < 1000; ++i) wakeup.notify();
+  CHECK_EQ(wakeup.n_writes(), 0U);
+  CHECK(!is_readable(wakeup));
+}
+
+TEST(one_write_for_a_burst_to_a_parked_reader) {
+  Wakeup wakeup;
+  wakeup.prepare_park();
+  for (int i = 0; i < 1000; ++i) wakeup.notify();
+  CHECK_EQ(wakeup.n_writes(), 1U);
+  CHECK(is_readable(wakeup));
+  wakeup.acknowledge();
+  CHECK(!is_readable(wakeup));
+  for (int i = 0; i < 1000; ++i) wakeup.notify();
+  CHECK_EQ(wakeup.n_writes(), 1U);
+}
+
+TEST(cancelled_park_is_not_woken) {
+  Wakeup wakeup;
+  wakeup.prepare_park();
+  wakeup.cancel_park();
+  wakeup.notify();
+  CHECK_EQ(wakeup.n_writes(), 0U);
+}
+
+TEST(wake_up_that_crosses_a_cancel_is_harmless) {
+  Wakeup wakeup;
+  wakeup.prepare_park();
+  wakeup.notify();
+  wakeup.cancel_park();
+  wakeup.prepare_park();
+  CHECK(wakeup.wait_for(0ns));  // the stale one
+  wakeup.notify();              // awake again: no write
+  CHECK_EQ(wakeup.n_writes(), 1U);
+  wakeup.prepare_park();
+  CHECK(!wakeup.wait_for(1ms));
+}
+
+TEST(acknowledge_without_a_wake_up_does_not_block) {
+  Wakeup wakeup;
+  wakeup.acknowledge();
+  wakeup.prepare_park();
+  wakeup.acknowledge();
+  wakeup.notify();
+  CHECK_EQ(wakeup.n_writes(), 0U);
+}
+
+TEST(wait_for_keeps_its_timeout) {
+  Wakeup wakeup;
+  for (const auto timeout : {0ns, 100'000ns, 20'000'000ns}) {
+    wakeup.prepare_park();
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(!wakeup.wait_for(timeout));
+    CHECK(std::chrono::steady_clock::now() - start >= timeout);
+    wakeup.notify();  // a reader whose wait ended is not parked
+  }
+  CHECK_EQ(wakeup.n_writes(), 0U);
+}
+
+// Waits in a thread, under a rain of signals whose handler does not restart system calls.
+void wait_through_signals(bool with_timeout) {
+  struct sigaction action{};
+  action.sa_handler = [](int) {};
+  struct sigaction before{};
+  REQUIRE(::sigaction(SIGUSR1, &action, &before) == 0);
+  Wakeup wakeup;
+  std::atomic<bool> woken{false};
+  std::thread reader([&] {
+    wakeup.prepare_park();
+    if (with_timeout) {
+      CHECK(wakeup.wait_for(60s));
+    } else {
+      wakeup.wait();
+    }
+    // release, partner: the acquire loads below.
+    woken.store(true, std::memory_order_release);
+  });
+  for (int i = 0; i < 50; ++i) {
+    std::this_thread::sleep_for(1ms);
+    ::pthread_kill(reader.native_handle(), SIGUSR1);
+    CHECK(!woken.load(std::memory_order_acquire));
+  }
+  wakeup.notify();
+  reader.join();
+  CHECK(woken.load(std::memory_order_acquire));
+  CHECK_EQ(wakeup.n_writes(), 1U);
+  REQUIRE(::sigaction(SIGUSR1, &before, nullptr) == 0);
+}
+
+TEST(signals_do_not_end_a_wait) {
+  wait_through_signals(false);
+  wait_through_signals(true);
+}
+
+// A reader that does nothing for a while: the ring fills, the writer is refused and keeps its
+// record, one write is made in all, and nothing is missing afterwards.
+TEST(stopped_reader_pushes_back_and_loses_nothing) {
+  constexpr std::uint64_t kRecords = 10'000;
+  SpscRing<std::uint64_t> ring(64);
+  Wakeup wakeup;
+  std::atomic<std::uint64_t> n_refused{0};
+  wakeup.prepare_park();
+  std::thread writer([&] {
+    for (std::uint64_t i = 0; i < kRecords;) {
+      if (ring.try_push(i)) {
+        ++i;
+      } else {
+        // release, partner: the acquire loads below.
+        n_refused.fetch_add(1, std::memory_order_release);
+        std::this_thread::yield();
+      }
+      wakeup.notify();
+    }
+  });
+  while (n_refused.load(std::memory_order_acquire) < 100) std::this_thread::yield();
+  CHECK_EQ(ring.size_approx(), ring.capacity());
+  CHECK_EQ(wakeup.n_writes(), 1U);
+  std::uint64_t value = 0;
+  for (std::uint64_t expected = 0; expected < kRecords;) {
+    if (ring.try_pop(value)) {
+      REQUIRE(value == expected);
+      ++expected;
+    } else {
+      std::this_thread::yield();
+    }
+  }
+  writer.join();
+  CHECK_EQ(wakeup.n_writes(), 1U);  // the reader never parked again
+}
+
+}  // namespace
+
+CHECK_MAIN()
