@@ -97,12 +97,12 @@ $(STAMPS)/dev: $(STAMPS)/extension requirements-dev.lock
 
 # ctest three times: plain, ThreadSanitizer, AddressSanitizer.
 cpp-tests: $(STAMPS)/dev
-	@for sanitizer in none $(SANITIZERS); do \
-	  folder=.build/cpp/$$sanitizer; \
+	@for sanitizer in plain $(SANITIZERS); do \
+	  folder=.build/cpp-$$sanitizer; \
 	  $(STEP) .build/logs/cpp-$$sanitizer.log "C++ tests, sanitizer $$sanitizer: compile" sh -c " \
 	    $(VENV)/bin/cmake -S csrc -B $$folder -G Ninja -DCMAKE_MAKE_PROGRAM='$(CURDIR)/$(VENV)/bin/ninja' \
 	      -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
-	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/none//') && \
+	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/plain//') && \
 	    $(VENV)/bin/cmake --build $$folder"; \
 	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --progress; \
 	done

@@ -1,0 +1,44 @@
+# docker build -t unpaced .                         any x86-64-v3 processor
+# docker build -t unpaced --build-arg PROFILE=cpu . exactly the processor of the machine that builds
+# docker run --rm -p 8080:8080 -v "$PWD/models:/models:ro" unpaced serve -m /models/any.gguf
+ARG BASE=python:3.12-slim-bookworm
+
+FROM ${BASE} AS builder
+RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+
+# Two environments: /opt/build has the tools and is left behind, /opt/unpaced is copied into the image.
+COPY requirements-build.lock requirements.lock ./
+RUN python -m venv /opt/build && python -m venv --without-pip /opt/unpaced
+RUN /opt/build/bin/pip install --no-deps --require-hashes -r requirements-build.lock
+RUN /opt/build/bin/pip --python /opt/unpaced/bin/python install --no-deps --require-hashes -r requirements.lock
+
+# llama.cpp: minutes. In front of our own sources, so that only a change of pin or profile repeats it.
+ARG PROFILE=cpu-portable
+COPY engine_ext/build_llama.py engine_ext/
+COPY engine_ext/llama_build engine_ext/llama_build
+COPY engine_ext/profiles engine_ext/profiles
+RUN /opt/build/bin/python engine_ext/build_llama.py --profile ${PROFILE} --install
+
+COPY . .
+RUN native=ON; [ "${PROFILE}" = cpu ] || native=OFF; \
+    /opt/build/bin/pip wheel --no-deps --no-index --no-build-isolation --wheel-dir dist . \
+      --config-settings=cmake.define.UNPACED_NATIVE=${native}
+RUN /opt/build/bin/pip --python /opt/unpaced/bin/python install --no-deps --no-index \
+      .build/wheels/*/*.whl dist/*.whl
+
+FROM ${BASE}
+COPY --from=builder /opt/unpaced /opt/unpaced
+ENV PATH=/opt/unpaced/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    UNPACED_HOST=0.0.0.0
+# By number, so that Kubernetes can check runAsNonRoot. Nothing is written: a read-only root works.
+USER 10001:10001
+WORKDIR /tmp
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+# 503 while a model loads counts as starting, not as ill.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10m --start-interval=1s \
+  CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:%s/health' % os.environ.get('UNPACED_PORT', '8080'), timeout=2)"]
+ENTRYPOINT ["unpaced"]
+CMD ["serve"]
