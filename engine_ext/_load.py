@@ -11,8 +11,8 @@ import importlib
 import importlib.util
 from types import ModuleType
 
-from engine_ext.build_info import LLAMA_COMMIT, LLAMA_CPP_PYTHON_VERSION
 from engine_ext.errors import EngineBuildError
+from engine_ext.llama_build.pins import LLAMA_COMMIT, VERSION
 
 _REBUILD = "run `make build`"
 
@@ -42,9 +42,9 @@ LOG_WARN = 3
 
 def _check_version(llama_cpp: ModuleType) -> None:
     version = str(llama_cpp.__version__).partition("+")[0]
-    if version != LLAMA_CPP_PYTHON_VERSION:
+    if version != VERSION:
         raise EngineBuildError(
-            f"llama-cpp-python {version} is installed, not {LLAMA_CPP_PYTHON_VERSION}: {_REBUILD}"
+            f"llama-cpp-python {version} is installed, not {VERSION}: {_REBUILD}"
         )
 
 

@@ -5,11 +5,6 @@ import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-LLAMA_CPP_PYTHON_VERSION: Final = "0.3.36"
-LLAMA_COMMIT: Final = "0c1e57098"
-"""The llama.cpp commit in that release's source distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
 """The custom llama-cpp-python build: pinned source, named profile, a checked wheel in `.build/`.
 
 pins -> source (fetch, unpack, patch) -> wheel (compile, check, install); cli puts them together.
-Used at build time only and not part of the installed package.
+Used at build time; the pins also at load time, to check what was installed.
 """

@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hardware import describe_hardware
-from peer import Peer
-from server_process import ServerProcess, free_port, running, unpaced_command
-from sse_client import StreamTiming, stream_completion
+from tests.bench.hardware import describe_hardware
+from tests.bench.peer import Peer
+from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.sse_client import StreamTiming, stream_completion
 
 DEMO = Path(__file__).resolve().parents[2] / "engine_ext" / "models" / "demo.gguf"
 
@@ -192,7 +192,7 @@ def main() -> None:
         for n_threads in arguments.threads
     ]
     report = {
-        "command": f"python tests/bench/bench_http.py --repeats {arguments.repeats} "
+        "command": f"python -m tests.bench.bench_http --repeats {arguments.repeats} "
         f"--n {arguments.n} --threads {' '.join(map(str, arguments.threads))} --peer PEER",
         "hardware": describe_hardware(),
         "results": results,

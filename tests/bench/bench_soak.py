@@ -14,10 +14,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from bench_http import DEMO
-from hardware import describe_hardware
-from server_process import ServerProcess, free_port, running, unpaced_command
-from sse_client import stream_completion
+from tests.bench.bench_http import DEMO
+from tests.bench.hardware import describe_hardware
+from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.sse_client import stream_completion
 
 
 def resources(server: ServerProcess) -> dict[str, int]:
@@ -91,7 +91,7 @@ def main() -> None:
                 samples.append({"n_requests": i, **resources(server)})
             one_request(port, i)
     report = {
-        "command": f"python tests/bench/bench_soak.py --n {arguments.n}",
+        "command": f"python -m tests.bench.bench_soak --n {arguments.n}",
         "hardware": describe_hardware(),
         "memory_bytes_per_request": slope(samples, "memory_bytes"),
         "first": samples[len(samples) // 10],

@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench_http import DEMO, request_body
-from hardware import describe_hardware
-from server_process import ServerProcess, free_port, running, unpaced_command
-from sse_client import stream_completion
+from tests.bench.bench_http import DEMO, request_body
+from tests.bench.hardware import describe_hardware
+from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.sse_client import stream_completion
 
 ROW = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$")
 
@@ -66,7 +66,7 @@ def main() -> None:
         print(f"{n_threads} thread(s), {arguments.n} tokens: {counts}")
     if arguments.out is not None:
         report = {
-            "command": f"python tests/bench/bench_syscalls.py --n {arguments.n}",
+            "command": f"python -m tests.bench.bench_syscalls --n {arguments.n}",
             "hardware": describe_hardware(),
             "results": results,
         }
