@@ -23,6 +23,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export CCACHE_DIR := $(CURDIR)/.build/cache/ccache
 export TMPDIR := $(CURDIR)/.build/tmp
+# pip asks rustc for its version, and a rustup in front of it makes its folder where this says.
+export RUSTUP_HOME := $(CURDIR)/.build/cache/rustup
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 # Nothing from an activated environment or a user's site-packages may leak into the build.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -104,5 +106,5 @@ cpp-tests: $(STAMPS)/dev
 	      -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
 	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/plain//') && \
 	    $(VENV)/bin/cmake --build $$folder"; \
-	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --progress; \
+	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure; \
 	done
