@@ -53,6 +53,7 @@ void Repetition::set_breakers(const DryBreakers* breakers) noexcept {
                breakers->tails.data(), breaker_heads_.data()};
   std::fill(breaker_heads_.begin(), breaker_heads_.end(), 0);
   for (const DryBreakers::Entry& entry : breakers->entries) {
+    if (entry.head >= n_vocab_) break;  // the model may have fewer logits than tokens
     breaker_heads_[entry.head / 64] |= std::uint64_t{1} << (entry.head % 64);
   }
 }

@@ -32,7 +32,8 @@ UNPACED_HD float top_n_sigma_threshold(LogitAt logit_at, std::int32_t size, floa
     const double deviation = logit - mean;
     squares = static_cast<float>(squares + deviation * deviation);
   }
-  const float sigma = static_cast<float>(::sqrt(static_cast<double>(squares / n_valid)));
+  const float variance = squares / static_cast<float>(n_valid);
+  const float sigma = static_cast<float>(::sqrt(static_cast<double>(variance)));
   return best - n * sigma;
 }
 

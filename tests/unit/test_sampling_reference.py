@@ -1,0 +1,143 @@
+"""Our sampler against llama.cpp's own: the same logits, parameters and seed give the same token.
+
+Ties are left out by construction (every row's logits differ); test_sampling_edges.py has those.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support.random_sampling import mixed, off, sequence, tie_free_logits, with_sampler
+from tests.support.sampling_build import vocabulary_file
+from tests.support.sampling_library import Sampler, Vocabulary, compare
+from tests.support.sampling_params import Params, Sequence
+
+N_TOKENS = 16  # of a sequence: the state of penalties, DRY and mirostat evolves
+BREAKERS = ("\n", ":", '"', "*", "the", "of the")
+
+SAMPLERS = (
+    "logit_bias",
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+    "dynamic_temperature",
+    "mirostat_1",
+    "mirostat_2",
+)
+
+
+@pytest.fixture(scope="module")
+def spm_vocabulary() -> Iterator[Vocabulary]:
+    vocabulary = Vocabulary(vocabulary_file("llama-spm"), BREAKERS)
+    yield vocabulary
+    vocabulary.close()
+
+
+def assert_same_tokens(
+    n_vocab: int, scale: float, sequences: list[Sequence], vocabulary: Vocabulary | None = None
+) -> None:
+    rng = np.random.default_rng(n_vocab)
+    logits = tie_free_logits(rng, 3 * n_vocab + 5000, scale)
+    result = compare(logits, n_vocab, sequences, vocabulary=vocabulary)
+    differing = [
+        (int(result.ours[i]), int(result.theirs[i]), i % N_TOKENS, sequences[i // N_TOKENS])
+        for i in result.differing[:5]
+    ]
+    assert not differing, f"{len(result.differing)} of {len(result.ours)} differ: {differing}"
+    assert (result.ours >= 0).all()
+    assert result.undefined.mean() < 0.001
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_each_sampler_alone_draws_llama_cpps_tokens(name: str) -> None:
+    rng = np.random.default_rng(SAMPLERS.index(name))
+    for n_vocab, n_sequences, scale in ((33, 350, 2.0), (1024, 300, 4.0)):
+        sequences = [
+            sequence(rng, with_sampler(rng, off(), name), n_vocab, N_TOKENS)
+            for _ in range(n_sequences)
+        ]
+        assert_same_tokens(n_vocab, scale, sequences)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_each_sampler_in_the_default_chain_draws_llama_cpps_tokens(name: str) -> None:
+    rng = np.random.default_rng(100 + SAMPLERS.index(name))
+    sequences = [
+        sequence(rng, with_sampler(rng, Params(), name), 1024, N_TOKENS) for _ in range(650)
+    ]
+    assert_same_tokens(1024, 3.0, sequences)
+
+
+@pytest.mark.parametrize(
+    ("n_vocab", "n_sequences", "scale"),
+    [
+        (1, 700, 3.0),
+        (2, 700, 3.0),
+        (33, 1500, 3.0),
+        (300, 1000, 1.0),
+        (1024, 700, 2.0),
+        (1024, 700, 6.0),
+        (5000, 100, 3.0),
+        (32001, 40, 3.0),
+    ],
+)
+def test_mixed_chains_draw_llama_cpps_tokens(n_vocab: int, n_sequences: int, scale: float) -> None:
+    rng = np.random.default_rng(7 * n_vocab + int(scale))
+    sequences = [sequence(rng, mixed(rng, n_vocab), n_vocab, N_TOKENS) for _ in range(n_sequences)]
+    assert_same_tokens(n_vocab, scale, sequences)
+
+
+def test_the_plain_draw_is_llama_cpps() -> None:
+    rng = np.random.default_rng(5)
+    sequences = [sequence(rng, off(), 1024, N_TOKENS) for _ in range(700)]
+    assert_same_tokens(1024, 3.0, sequences)
+    sequences = [sequence(rng, off(), 32000, N_TOKENS) for _ in range(40)]
+    assert_same_tokens(32000, 1.0, sequences)
+
+
+def test_greedy_is_llama_cpps() -> None:
+    rng = np.random.default_rng(6)
+    for params in (Params(temperature=0.0), Params(temperature=0.0, top_k=0, top_p=1.0)):
+        assert_same_tokens(1024, 3.0, [sequence(rng, params, 1024, N_TOKENS) for _ in range(650)])
+
+
+def test_dry_with_sequence_breakers_draws_llama_cpps_tokens(spm_vocabulary: Vocabulary) -> None:
+    rng = np.random.default_rng(8)
+    words = rng.integers(300, 32000, 12)  # a small set, so that the text repeats itself
+    sequences = []
+    for _ in range(160):
+        params = with_sampler(rng, Params(top_k=int(rng.choice([0, 40]))), "dry")
+        params = replace(
+            params,
+            seed=int(rng.integers(2**32 - 1)),
+            logit_bias=tuple((int(word), 12.0) for word in words),
+        )
+        prompt = tuple(int(word) for word in rng.choice([*words[:3], 13, 29901], 60))
+        sequences.append(Sequence(params=params, n_tokens=4 * N_TOKENS, prompt=prompt))
+    logits = tie_free_logits(rng, 40000, 2.0)
+    result = compare(logits, 32000, sequences, vocabulary=spm_vocabulary)
+    assert len(result.ours) >= 10_000
+    assert not len(result.differing)
+
+
+def test_dry_penalises_what_a_breaker_does_not_protect(spm_vocabulary: Vocabulary) -> None:
+    # Without this the comparison above could pass with DRY never in action.
+    params = Params(dry_multiplier=5.0, dry_allowed_length=1, temperature=0.0)
+    newline = 13  # "\n" in this vocabulary, a breaker by itself
+    logits = np.zeros(32000, np.float32)
+    logits[[500, 600]] = 9.0, 8.0
+    repeating = (700, 500, 700)  # 500 would repeat "700 500"
+    broken = (700, 500, 700, newline)
+    sampler = Sampler(32000)
+    sampler.reset(params, prompt=repeating, vocabulary=spm_vocabulary)
+    assert sampler.sample(logits) == 600
+    sampler.reset(params, prompt=broken, vocabulary=spm_vocabulary)
+    assert sampler.sample(logits) == 500
