@@ -49,7 +49,7 @@ test: lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PY
 
 lint: $(STAMPS)/dev  ## ruff, mypy, clang-format: what is wrong, changing nothing
 	@echo "ruff, mypy, clang-format"
-	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff check --quiet --output-format concise .
 	@$(PY) -m ruff format --check --quiet . || { echo "Not formatted; make format does it:"; $(PY) -m ruff format --check .; }
 	@$(PY) -m mypy --cache-dir .build/cache/mypy
 	@find csrc tests/unit/cpp -name '*.h' -o -name '*.cpp' | sort | xargs $(VENV)/bin/clang-format --dry-run -Werror
