@@ -1,4 +1,4 @@
-"""bench_ring.cpp with the engine's ring and wake-up, compiled into a library and typed for ctypes."""
+"""bench_ring.cpp, with the engine's ring and wake-up, as a library typed for ctypes."""
 
 import ctypes
 import os
