@@ -81,6 +81,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await state.engine.stop()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await app.state.loaded
+        gc.unfreeze()  # or cycles that hold native objects outlive the interpreter
 
 
 async def _load(state: ServerState) -> None:
