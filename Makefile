@@ -11,7 +11,8 @@ PYTEST_ARGS ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
-STAMPS := .build/stamps
+# One folder for each place: environments and build trees hold absolute paths, so a moved checkout starts anew.
+STAMPS := .build/stamps/$(shell pwd | cksum | cut -d' ' -f1)
 STEP := sh scripts/step.sh
 INSTALL := $(PY) -m pip install --no-deps --require-hashes
 JOBS := $(shell nproc)
@@ -71,6 +72,7 @@ clean:  ## Remove all that was made: .venv, .build and the tools' caches
 
 # The virtual environment with what runs and what builds. Made anew if its Python is gone.
 $(STAMPS)/venv: requirements.lock requirements-build.lock
+	@[ ! -d .build/stamps ] || [ -d $(STAMPS) ] || rm -rf .venv .build/stamps .build/llama .build/extension .build/cpp-*
 	@mkdir -p $(STAMPS) "$$TMPDIR"
 	@sh scripts/check-machine.sh $(PYTHON)
 	@$(PY) -c 'import pip' 2>/dev/null || \
