@@ -6,11 +6,14 @@
 #include <condition_variable>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include "common_prefix.h"
+#include "decode_thread.h"
 #include "stepper.h"
 
 namespace unpaced::test {
@@ -130,5 +133,22 @@ class ScriptedStepper final : public Stepper {
 
   Script& script_;
 };
+
+[[nodiscard]] inline DecodeThread::StepperFactory factory_of(Script& script) {
+  return [&script] { return std::make_unique<ScriptedStepper>(script); };
+}
+
+// Prompts of different bases share no prefix.
+[[nodiscard]] inline std::vector<TokenId> prompt_of(std::int32_t n, TokenId base = 1000) {
+  std::vector<TokenId> prompt(static_cast<std::size_t>(n));
+  for (std::int32_t i = 0; i < n; ++i) prompt[static_cast<std::size_t>(i)] = base + i;
+  return prompt;
+}
+
+[[nodiscard]] inline std::vector<TokenId> scripted_tokens(RequestId id, std::int32_t n) {
+  std::vector<TokenId> tokens;
+  for (std::int32_t i = 0; i < n; ++i) tokens.push_back(scripted_token(id, i));
+  return tokens;
+}
 
 }  // namespace unpaced::test
