@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
-from engine_ext import Engine
 from engine_ext.build_info import read_build_info
 from server.admission import Admission
 from server.errors import ApiError, handle_error, unavailable
@@ -19,8 +19,11 @@ from server.routes import completions, health, metrics, models, tokens
 from server.settings import Settings
 from server.state import Phase, ServerState
 
+if TYPE_CHECKING:
+    from engine_ext import Engine
 
-def create_app(engine: Engine, settings: Settings) -> FastAPI:
+
+def create_app(engine: "Engine", settings: Settings) -> FastAPI:
     """The application. Its lifespan loads the model in the background and stops the engine.
 
     `app.state.server` holds what routes share; `app.state.loaded` is the task that loads, and
@@ -44,7 +47,7 @@ def create_app(engine: Engine, settings: Settings) -> FastAPI:
     return app
 
 
-def _make_state(engine: Engine, settings: Settings) -> ServerState:
+def _make_state(engine: "Engine", settings: Settings) -> ServerState:
     admission = Admission(settings.n_slots, settings.max_queue_requests, settings.max_queue_tokens)
     counters = Metrics()
     build = read_build_info()

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from engine_ext import Engine, EngineBusy, EngineError, EventKind, Request
+from engine_ext import EngineBusy, EngineError, EventKind, Request
 from server.admission import Ticket
 from server.errors import ApiError, error_frame, server_fault, unavailable
 from server.generation import Generation
 from server.responses.writer import ChoiceWriter
 
 if TYPE_CHECKING:
-    from engine_ext import TokenEvent, TokenStream
+    from engine_ext import Engine, TokenEvent, TokenStream
 
 _TOKEN: Final = int(EventKind.TOKEN)
 _STARTED: Final = int(EventKind.STARTED)
@@ -25,7 +25,7 @@ class Choice:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: "Engine",
         ticket: Ticket,
         request: Request,
         writer: ChoiceWriter,

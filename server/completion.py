@@ -5,7 +5,6 @@ import secrets
 import string
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -13,7 +12,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from engine_ext import Request, SamplingParams
-from engine_ext.sampling_params import RANDOM_SEED
 from server.choice import Choice
 from server.disconnect import ClientGone, Disconnect, abort_connection
 from server.errors import JSON_TYPE, ApiError, error_response
@@ -29,6 +27,7 @@ from server.state import ServerState
 from server.streaming import SlowClient, StreamOptions, stream_merged, stream_one
 
 _ALPHABET: Final = string.ascii_letters + string.digits
+_SENTENCEPIECE: Final = 1  # LLAMA_VOCAB_TYPE_SPM
 Writers = type[NativeWriter] | type[OpenAiWriter]
 
 
@@ -53,19 +52,20 @@ async def make_completion(
         pieces=engine.token_pieces_special if state.settings.special else engine.token_pieces,
         pieces_special=engine.token_pieces_special,
         eog_tokens=sorted(engine.model.eog_tokens),
+        is_sentencepiece=engine.model.vocab_type == _SENTENCEPIECE,
     )
     n = body.n_choices
     tickets = state.admission.enter([len(prompt.tokens) for prompt in prompts for _ in range(n)])
     choices = []
     for index, ticket in enumerate(tickets):
-        prompt = prompts[index // n]
+        prompt, child = prompts[index // n], facts.of_child(index % n)
         generation = Generation(index, facts.pieces, settings.stop, state.metrics.inter_token)
         choices.append(
             Choice(
                 engine,
                 ticket,
-                _engine_request(state, facts, prompt, index % n),
-                writer(facts, prompt, generation),
+                _engine_request(state, child, prompt),
+                writer(child, prompt, generation),
                 on_end=state.metrics.observe_choice,
                 arrived_us=arrived_us,
             )
@@ -92,20 +92,15 @@ def _generation_settings(
     )
 
 
-def _engine_request(
-    state: ServerState, facts: ResponseFacts, prompt: Prompt, child: int
-) -> Request:
+def _engine_request(state: ServerState, facts: ResponseFacts, prompt: Prompt) -> Request:
     body, settings = facts.body, facts.settings
-    sampling = settings.sampling
-    if child and sampling.seed != RANDOM_SEED:
-        sampling = replace(sampling, seed=(sampling.seed + child) & RANDOM_SEED)
     max_tokens = settings.n_predict
     if max_tokens == 0 and not body.echo:
         max_tokens = 1  # llama-server's answer to 0; with `echo` the prompt alone is wanted
     cache_prompt = state.settings.cache_prompt if body.cache_prompt is None else body.cache_prompt
     return Request(
         prompt=prompt.tokens,
-        sampling=sampling,
+        sampling=settings.sampling,
         max_tokens=max_tokens,
         n_probs=min(settings.n_probs, state.engine.model.n_vocab),
         post_sampling_probs=settings.post_sampling_probs,

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine_ext import Engine
 from server.errors import exceeds_context, invalid, invalid_field
+
+if TYPE_CHECKING:
+    from engine_ext import Engine
 
 _BAD_ELEMENT = (
     '"prompt" elements must be a string, a list of tokens, a JSON object containing a prompt '
@@ -21,7 +23,7 @@ class Prompt:
     text: str | None
 
 
-async def read_prompts(engine: Engine, prompt: Any) -> list[Prompt]:
+async def read_prompts(engine: "Engine", prompt: Any) -> list[Prompt]:
     """Tokenise `prompt`: a string, ids, a mix of both, {"prompt_string": ...}, or a list of those.
 
     A leading string gets BOS as the model wants it; control tokens in the text are parsed.
@@ -35,7 +37,7 @@ async def read_prompts(engine: Engine, prompt: Any) -> list[Prompt]:
     return [await _read_one(engine, prompt)]
 
 
-async def _read_one(engine: Engine, prompt: Any) -> Prompt:
+async def _read_one(engine: "Engine", prompt: Any) -> Prompt:
     text = None
     if isinstance(prompt, dict):
         if "prompt_string" not in prompt:
@@ -61,7 +63,7 @@ async def _read_one(engine: Engine, prompt: Any) -> Prompt:
 
 
 async def read_mixed(
-    engine: Engine, items: Sequence[Any], *, add_special: bool, parse_special: bool
+    engine: "Engine", items: Sequence[Any], *, add_special: bool, parse_special: bool
 ) -> list[int]:
     """Token ids of a list of ids and strings; a leading string may get BOS.
 
@@ -85,7 +87,7 @@ async def read_mixed(
     return tokens
 
 
-async def read_logit_bias(engine: Engine, entries: Any) -> list[tuple[int, float]] | None:
+async def read_logit_bias(engine: "Engine", entries: Any) -> list[tuple[int, float]] | None:
     """`logit_bias` as (id, bias): [[id or string, number or false], ...] or {"id or string": ...}.
 
     Every token of a string is biased; false bans. None if the request has none.

@@ -29,6 +29,32 @@ class FlagParser(argparse.ArgumentParser):
         self.exit(1, f"{self.prog}: error: {message}\n{self.prog} --help lists the flags\n")
 
 
+# Where a value was checked by the engine, its error begins with the engine's name for it.
+_FIELDS_OF_ENGINE_NAMES = {
+    "n_ctx": "ctx_size",
+    "n_batch": "batch_size",
+    "n_ubatch": "ubatch_size",
+    "n_slots": "parallel",
+    "n_threads": "threads",
+    "n_threads_batch": "threads_batch",
+    "temperature": "temp",
+    "typical_p": "typical",
+    "dynatemp_exponent": "dynatemp_exp",
+    "dry_sequence_breakers": "dry_sequence_breaker",
+    "mirostat_tau": "mirostat_ent",
+    "mirostat_eta": "mirostat_lr",
+}
+
+
+def name_flag(message: str) -> str:
+    """A message of the form "field: what is wrong", with the flag in the field's place."""
+    name, found, text = message.partition(": ")
+    field = _FIELDS_OF_ENGINE_NAMES.get(name, name)
+    if not found or field not in Settings.model_fields:
+        return message
+    return f"{option_of(Settings.model_fields[field]).name}: {text}"
+
+
 def serve_parser() -> FlagParser:
     """`unpaced serve`'s flags, grouped, from the settings' fields."""
     parser = FlagParser(
@@ -105,8 +131,7 @@ def _sentence(error: ValidationError) -> str:
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     if not first["loc"]:
-        name, found, text = message.partition(": ")
-        return f"--{name.replace('_', '-')}: {text}" if found else message
+        return name_flag(message)
     name = str(first["loc"][0])
     value: Any = first["input"]
     return f"{option_of(Settings.model_fields[name]).name}: {message}, but got {value!r}"

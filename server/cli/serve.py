@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from server.cli.flags import read_settings
+from server.cli.flags import name_flag, read_settings
 from server.settings import Settings, SettingsError
 
 
@@ -12,8 +12,6 @@ def serve(arguments: Sequence[str]) -> int:
     try:
         settings = read_settings(arguments)
     except SettingsError as error:
-        return _fail(str(error))
-    except ValueError as error:
         return _fail(str(error))
     return _serve(settings)
 
@@ -32,8 +30,10 @@ def _serve(settings: Settings) -> int:
     try:
         with listener:
             return ServerProcess(settings, listener).run()
-    except (EngineError, ValueError) as error:
+    except EngineError as error:
         return _fail(str(error))
+    except ValueError as error:
+        return _fail(name_flag(str(error)))
 
 
 def _fail(message: str) -> int:

@@ -75,7 +75,6 @@ class NativeWriter(ChoiceWriter):
         """The object of one choice."""
         facts, generation = self.facts, self.generation
         timings = generation.timings
-        pieces = facts.pieces_special
         body: dict[str, Any] = {
             "index": generation.index,
             "content": "".join(self.content),
@@ -86,7 +85,7 @@ class NativeWriter(ChoiceWriter):
             "tokens_predicted": timings.n_decoded,
             "tokens_evaluated": timings.n_prompt,
             "generation_settings": facts.settings.to_json(facts.eog_tokens),
-            "prompt": b"".join(pieces[t] for t in self.prompt.tokens).decode(errors="replace"),
+            "prompt": self._shown_prompt(),
             "has_new_line": generation.has_new_line,
             "truncated": generation.truncated,
             "stop_type": generation.stop_type,
@@ -97,6 +96,13 @@ class NativeWriter(ChoiceWriter):
         if self.probs:
             body["completion_probabilities"] = self.probs
         return body
+
+    def _shown_prompt(self) -> str:
+        """The prompt's text, control tokens spelled out."""
+        pieces = self.facts.pieces_special
+        text = b"".join(pieces[token] for token in self.prompt.tokens).decode(errors="replace")
+        # SentencePiece tokenisers put a space in front of a text; it is none of the prompt's.
+        return text.removeprefix(" ") if self.facts.is_sentencepiece else text
 
     def _partial(self, text: str, tokens: list[int]) -> dict[str, Any]:
         return {

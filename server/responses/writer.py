@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
+from engine_ext import RANDOM_SEED
 from server.generation import Generation
 from server.prompt import Prompt
 from server.responses.generation_settings import GenerationSettings
@@ -30,6 +31,15 @@ class ResponseFacts:
     pieces: Sequence[bytes]
     pieces_special: Sequence[bytes]
     eog_tokens: Sequence[int]
+    is_sentencepiece: bool
+
+    def of_child(self, child: int) -> "ResponseFacts":
+        """For choice number `child` of a prompt: seeds follow one another, as in llama-server."""
+        sampling = self.settings.sampling
+        if child == 0 or sampling.seed == RANDOM_SEED:
+            return self
+        sampling = replace(sampling, seed=(sampling.seed + child) & RANDOM_SEED)
+        return replace(self, settings=replace(self.settings, sampling=sampling))
 
     @property
     def is_plain(self) -> bool:

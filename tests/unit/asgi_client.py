@@ -12,10 +12,13 @@ from starlette.types import Message
 class AsgiRequest:
     """One request in flight."""
 
-    def __init__(self, app: FastAPI, method: str, path: str, body: bytes, headers: Any) -> None:
+    def __init__(
+        self, app: FastAPI, method: str, path: str, body: bytes | None, headers: Any
+    ) -> None:
         self._app = app
         self._incoming: asyncio.Queue[Message] = asyncio.Queue()
-        self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": False})
+        if body is not None:
+            self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": False})
         self._messages: list[Message] = []
         self._blocked = False
         self._news = asyncio.Event()

@@ -99,7 +99,8 @@ class FakeSequence:
         self.finish(reason)
 
     def _push(self, event: FakeEvent) -> None:
-        self.stream.push(event)  # type: ignore[arg-type]
+        if self.stream.push(event):  # type: ignore[arg-type]
+            self.stream.wake()
 
     def _cancel(self) -> None:
         if not self.is_cancelled:
