@@ -21,6 +21,7 @@ using unpaced::test::Gate;
 using unpaced::test::prompt_of;
 using unpaced::test::Script;
 using unpaced::test::scripted_tokens;
+using unpaced::test::ScriptedStepper;
 
 // --- life ----------------------------------------------------------------------------------
 
@@ -55,6 +56,34 @@ TEST(context_limit_ends_a_request_without_a_token_limit) {
   CHECK(front.run_until_finished(id));
   CHECK(front.reason(id) == FinishReason::kContextLimit);
   CHECK(front.events(id).back().finished.n_cells < 32);
+}
+
+TEST(event_reaches_the_reader_before_the_next_step) {
+  Script script;
+  FrontEnd front({});
+  front.start(factory_of(script));
+  script.gate.allow(0);
+  const RequestId id = front.submit(prompt_of(4), 20);
+  for (int n_tokens = 1; n_tokens < 20; ++n_tokens) {
+    script.gate.allow(1);
+    CHECK(front.run_until([&] { return front.count(id, EventKind::kToken) >= n_tokens; }));
+    script.gate.wait_until_held();  // the thread is in its next step, asleep
+  }
+  script.gate.allow(Gate::kOpen);
+  CHECK(front.run_until_finished(id));
+}
+
+// What Engine relies on for the vocabulary. ThreadSanitizer judges.
+TEST(what_the_factory_wrote_can_be_read_once_the_state_is_ready) {
+  Script script;
+  std::string vocabulary;
+  FrontEnd front({});
+  front.thread().start([&]() -> std::unique_ptr<unpaced::Stepper> {
+    vocabulary = "written on the decode thread";
+    return std::make_unique<ScriptedStepper>(script);
+  });
+  while (front.thread().state() != EngineState::kReady) std::this_thread::yield();
+  CHECK_EQ(vocabulary, std::string("written on the decode thread"));
 }
 
 TEST(submit_is_refused_unless_ready) {
