@@ -58,21 +58,6 @@ TEST(context_limit_ends_a_request_without_a_token_limit) {
   CHECK(front.events(id).back().finished.n_cells < 32);
 }
 
-TEST(event_reaches_the_reader_before_the_next_step) {
-  Script script;
-  FrontEnd front({});
-  front.start(factory_of(script));
-  script.gate.allow(0);
-  const RequestId id = front.submit(prompt_of(4), 20);
-  for (int n_tokens = 1; n_tokens < 20; ++n_tokens) {
-    script.gate.allow(1);
-    CHECK(front.run_until([&] { return front.count(id, EventKind::kToken) >= n_tokens; }));
-    script.gate.wait_until_held();  // the thread is in its next step, asleep
-  }
-  script.gate.allow(Gate::kOpen);
-  CHECK(front.run_until_finished(id));
-}
-
 // What Engine relies on for the vocabulary. ThreadSanitizer judges.
 TEST(what_the_factory_wrote_can_be_read_once_the_state_is_ready) {
   Script script;
