@@ -263,7 +263,7 @@ def test_the_listener_answers_while_the_model_loads() -> None:
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert "loading" in line
+        assert "start" in line
         assert "url=http://127.0.0.1:" in line
     finally:
         process.terminate()
