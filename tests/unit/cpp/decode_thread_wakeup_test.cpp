@@ -60,6 +60,7 @@ TEST(fast_tokens_share_a_wake_up) {
 
 TEST(first_token_and_end_do_not_wait) {
   Script script;
+  script.before_token = [](const Slot&) { std::this_thread::sleep_for(2ms); };  // the reader sleeps
   FrontEnd front({.n_slots = 2, .wake_interval_us = kLongUs});
   front.start(factory_of(script));
   script.gate.allow(0);
@@ -78,8 +79,26 @@ TEST(first_token_and_end_do_not_wait) {
   CHECK(front.run_until_all_finished());
 }
 
+// A step with another request's prompt can be long: what was decoded before it is told before it.
+TEST(tokens_do_not_wait_for_the_prefill_of_a_neighbour) {
+  Script script;
+  FrontEnd front({.n_slots = 2, .wake_interval_us = kLongUs});
+  front.start(factory_of(script));
+  script.gate.allow(0);
+  const RequestId first = front.submit(prompt_of(4), 50);
+  script.gate.allow(10);
+  script.gate.wait_until_held();
+  const RequestId second = front.submit(prompt_of(80, 5000), 1);
+  script.gate.allow(1);
+  CHECK(front.run_until([&] { return front.count(first, EventKind::kToken) == 11; }));
+  CHECK_EQ(front.count(second, EventKind::kPrefill), 0);
+  script.gate.allow(Gate::kOpen);
+  CHECK(front.run_until_all_finished());
+}
+
 TEST(prefill_progress_does_not_wait) {
   Script script;
+  script.before_step = [](std::span<Slot>) { std::this_thread::sleep_for(2ms); };
   FrontEnd front({.wake_interval_us = kLongUs});
   front.start(factory_of(script));
   script.gate.allow(0);
