@@ -84,6 +84,7 @@ class DecodeThread {
   void admit() noexcept;
   void begin(Slot& slot, RequestSpec* spec) noexcept;
   [[nodiscard]] Slot* choose_slot(const RequestSpec& spec) noexcept;
+  void settle() noexcept;
   void step() noexcept;
   void park() noexcept;
   void fail_active(const char* what) noexcept;

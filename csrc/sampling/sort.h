@@ -53,6 +53,10 @@ UNPACED_HD void radix_pass(const Candidate* from, Candidate* to, std::int32_t n,
 UNPACED_HD inline void sort_by_logit(Candidates& c) noexcept {
   namespace detail = sort_detail;
   if (c.sorted) return;
+#if defined(__CUDA_ARCH__)
+  // The counting passes would reserve 8 KiB of local memory for every thread of the device.
+  introsort(c.data, c.size, BetterCandidate{});
+#else
   if (c.size < detail::kRadixMin) {
     introsort(c.data, c.size, BetterCandidate{});
   } else {
@@ -67,6 +71,7 @@ UNPACED_HD inline void sort_by_logit(Candidates& c) noexcept {
     c.scratch = c.data;
     c.data = sorted;
   }
+#endif
   c.sorted = true;
   c.by_token = false;
 }
