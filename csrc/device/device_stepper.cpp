@@ -1,7 +1,6 @@
 #include "device/device_stepper.h"
 
 #include <algorithm>
-#include <atomic>
 #include <stdexcept>
 #include <utility>
 
@@ -161,7 +160,7 @@ void DeviceStepper::launch(Slot& slot) {
   control.step = 0;
   control.exited = 0;
   std::copy_n(plan.cells.begin(), n_steps, control.cell);
-  mailbox_.data()->progress = 0;
+  for (std::size_t i = 0; i < n_steps; ++i) mailbox_.data()->entry[i] = 0;
   mailbox_.data()->stop = 0;
   cuda_check(cudaMemcpyAsync(control_.data(), &control, sizeof control, cudaMemcpyHostToDevice,
                              stream),
@@ -222,10 +221,15 @@ void DeviceStepper::prepare_next_window() {
 }
 
 DeviceStepper::Progress DeviceStepper::progress() const noexcept {
-  const std::uint64_t word = mailbox_.data()->progress;
-  // Orders the tokens' loads after it; the device's partner is __threadfence_system in publish().
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return {static_cast<std::int32_t>(word & 0xffffffffU), static_cast<LoopExit>(word >> 32)};
+  Progress now{flight_.n_published, LoopExit::kNone};
+  while (now.n_tokens < flight_.n_steps && now.exit == LoopExit::kNone) {
+    // One word, written by one store: no other memory hangs on it.
+    const std::uint64_t entry = mailbox_.data()->entry[now.n_tokens];
+    if (entry == 0) break;
+    now.exit = entry_exit(entry);
+    now.n_tokens += now.exit == LoopExit::kNonFinite ? 0 : 1;
+  }
+  return now;
 }
 
 DeviceStepper::Progress DeviceStepper::wait_for_news() {
@@ -252,7 +256,7 @@ void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
   Slot& slot = *flight_.slot;
   const bool lands = progress.exit != LoopExit::kNone && progress.exit != LoopExit::kNonFinite;
   while (flight_.n_published < progress.n_tokens) {
-    const TokenId token = mailbox_.data()->token[flight_.n_published++];
+    const TokenId token = entry_token(mailbox_.data()->entry[flight_.n_published++]);
     flight_.inputs.push_back(slot.next_token);
     slot.cells.push_back(slot.next_token);
     host_.sampler(slot).accept(token);

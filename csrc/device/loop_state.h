@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "sampling/host_device.h"
 #include "sampling/penalties.h"
 #include "sampling/sampler_streams.h"
 #include "sampling/sampling_params.h"
@@ -42,14 +43,27 @@ struct LoopControl {
   std::int32_t cell[kMaxSteps];  // cell of each step's input token
 };
 
-// In pinned memory. `progress` is the count of published tokens in the low half and the LoopExit in
-// the high half: one store, so the two agree. The tokens are written before it.
+// In pinned memory. The host clears the entries before a launch; the device fills one a step.
 struct LoopMailbox {
-  volatile std::uint64_t progress;
   volatile std::uint32_t stop;  // written by the host: leave after the step at hand
-  std::uint32_t padding[13];
-  volatile TokenId token[kMaxSteps];
+  std::uint32_t padding[15];
+  volatile std::uint64_t entry[kMaxSteps];
 };
+
+// A step's token and whether the loop goes on, in one word, so that one store publishes both.
+// Never 0. With kNonFinite there is no token.
+UNPACED_HD inline std::uint64_t mailbox_entry(TokenId token, LoopExit exit) noexcept {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(exit) + 1U) << 32 |
+         static_cast<std::uint32_t>(token);
+}
+
+UNPACED_HD inline TokenId entry_token(std::uint64_t entry) noexcept {
+  return static_cast<TokenId>(static_cast<std::uint32_t>(entry));
+}
+
+UNPACED_HD inline LoopExit entry_exit(std::uint64_t entry) noexcept {
+  return static_cast<LoopExit>(static_cast<std::uint32_t>(entry >> 32) - 1U);
+}
 
 // One request's sampler on the device.
 struct DeviceSampling {

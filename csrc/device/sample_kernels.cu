@@ -1,62 +1,19 @@
+#include "device/sample_kernels.h"
+
 #include <cuda_device_runtime_api.h>
 
 #include <stdexcept>
 
 #include "device/cuda_memory.h"
-#include "device/sample_kernels.h"
-#include "sampling/draw.h"
-#include "sampling/min_p.h"
-#include "sampling/temperature.h"
-#include "sampling/top_k.h"
-#include "sampling/top_n_sigma.h"
-#include "sampling/top_p.h"
-#include "sampling/typical_p.h"
-#include "sampling/xtc.h"
+#include "device/row_selection.cuh"
+#include "device/warp_chain.cuh"
 
 namespace unpaced {
 namespace {
 
-constexpr int kGroup = 32;        // logits a group; the groups' best keys bound the selection
 constexpr int kScanThreads = 256;
-constexpr int kThreads = 1024;    // of the one block that draws
-constexpr int kMaxHot = 4096;     // groups that may hold a selected logit
-constexpr int kMaxFound = 4096;   // logits that reach the selection's threshold
 
-// Shared memory of the drawing block beside the groups' keys.
-struct Shared {
-  std::uint64_t found[kMaxFound];
-  std::int32_t hot[kMaxHot];
-  Candidate list[kMaxListed];
-  Candidate scratch[kMaxListed];
-  std::uint64_t best;
-  std::int32_t n_hot;
-  std::int32_t n_found;
-  std::uint32_t stop;
-};
-
-// Greater is better: logits first (-0 equals +0), then the lower token. Distinct for every token.
-__device__ std::uint64_t key_of(float logit, std::int32_t token) {
-  const std::uint32_t bits = __float_as_uint(logit + 0.0F);
-  const std::uint32_t ordered = (bits & 0x80000000U) != 0U ? ~bits : bits | 0x80000000U;
-  return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffU - static_cast<unsigned>(token));
-}
-
-__device__ std::uint32_t ordered_logit(float logit) {
-  return static_cast<std::uint32_t>(key_of(logit, 0) >> 32);
-}
-
-__device__ float logit_of(std::uint64_t key) {
-  const auto ordered = static_cast<std::uint32_t>(key >> 32);
-  return __uint_as_float((ordered & 0x80000000U) != 0U ? ordered & 0x7fffffffU : ~ordered);
-}
-
-__device__ std::int32_t token_of(std::uint64_t key) {
-  return static_cast<std::int32_t>(0xffffffffU - static_cast<std::uint32_t>(key));
-}
-
-__device__ std::uint64_t greater(std::uint64_t a, std::uint64_t b) { return a > b ? a : b; }
-
-// Four logits a thread, eight threads a group.
+// The best key of every group, four logits a thread, eight threads a group.
 __global__ void scan_row(const float* logits, std::int32_t n_vocab, std::uint64_t* group_best,
                          std::int32_t* illegal) {
   const std::int32_t first = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x) * 4;
@@ -74,183 +31,10 @@ __global__ void scan_row(const float* logits, std::int32_t n_vocab, std::uint64_
     if (first + i < n_vocab) best = greater(best, key_of(x[i], first + i));
   }
   for (int offset = 4; offset > 0; offset /= 2) {
-    best = greater(best, __shfl_xor_sync(0xffffffffU, best, offset));
+    best = greater(best, __shfl_xor_sync(kAllLanes, best, offset));
   }
   if (threadIdx.x % 8 == 0 && first < n_vocab) group_best[first / kGroup] = best;
   if (!legal) *illegal = 1;
-}
-
-__device__ std::uint64_t best_of_group(const float* logits, std::int32_t group,
-                                       std::int32_t n_vocab) {
-  std::uint64_t best = 0;
-  const std::int32_t end = min((group + 1) * kGroup, n_vocab);
-  for (std::int32_t i = group * kGroup; i < end; ++i) best = greater(best, key_of(logits[i], i));
-  return best;
-}
-
-// Biases, then penalties, into the row; the touched groups' keys follow. The whole block.
-__device__ void adjust_row(const StepKernelArguments& a, std::uint64_t* keys) {
-  const DeviceSampling& s = *a.sampling;
-  const std::int32_t n_counts = s.penalise_row ? s.counts.size : 0;
-  if (s.n_biases + n_counts == 0) return;
-  for (std::int32_t i = threadIdx.x; i < s.n_biases; i += kThreads) {
-    const TokenId token = s.biases[i].token;
-    if (i > 0 && s.biases[i - 1].token == token) continue;  // its first bias's thread adds them all
-    float logit = a.logits[token];
-    for (std::int32_t j = i; j < s.n_biases && s.biases[j].token == token; ++j) {
-      logit = legal_logit(logit + s.biases[j].bias);
-    }
-    a.logits[token] = logit;
-  }
-  __syncthreads();
-  for (std::int32_t i = threadIdx.x; i < n_counts; i += kThreads) {
-    float& logit = a.logits[s.counts.entries[i].token];
-    logit = penalised(logit, s.counts.entries[i].value, s.penalties);
-  }
-  __syncthreads();
-  for (std::int32_t i = threadIdx.x; i < s.n_biases + n_counts; i += kThreads) {
-    const TokenId token =
-        i < s.n_biases ? s.biases[i].token : s.counts.entries[i - s.n_biases].token;
-    // Threads that share a group write the same key.
-    atomicExch(reinterpret_cast<unsigned long long*>(&keys[token / kGroup]),
-               best_of_group(a.logits, token / kGroup, a.n_vocab));
-  }
-  __syncthreads();
-}
-
-// How many groups' keys reach `ordered`. The whole block; the same answer for every thread.
-__device__ std::int32_t count_groups(const std::uint64_t* keys, std::int32_t n,
-                                     std::uint32_t ordered) {
-  std::int32_t count = 0;
-  for (std::int32_t base = 0; base < n; base += kThreads) {
-    const std::int32_t i = base + static_cast<std::int32_t>(threadIdx.x);
-    count += __syncthreads_count(i < n && static_cast<std::uint32_t>(keys[i] >> 32) >= ordered);
-  }
-  return count;
-}
-
-// A threshold that at least k logits reach and few more: k groups that reach it hold k such logits.
-__device__ std::uint32_t group_threshold(const std::uint64_t* keys, std::int32_t n, std::int32_t k,
-                                         float best) {
-  if (n <= k) return 0;
-  const std::int32_t enough = k + k / 4 + 4;
-  std::uint32_t high = ordered_logit(best);
-  std::uint32_t low = high;
-  std::int32_t count = count_groups(keys, n, low);
-  for (float step = 1.0F; count < k; step *= 2.0F) {
-    high = low;
-    const float next = best - step;
-    low = next < -kMaxFloat || next != next ? 0U : ordered_logit(next);
-    count = count_groups(keys, n, low);
-  }
-  while (count > enough && high - low > 1U) {
-    const std::uint32_t middle = low + (high - low) / 2U;
-    const std::int32_t n_middle = count_groups(keys, n, middle);
-    if (n_middle >= k) {
-      low = middle;
-      count = n_middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
-// Fills shared.found with the keys of all logits that reach the key. False: there are too many.
-__device__ bool collect(const StepKernelArguments& a, const std::uint64_t* keys, Shared& shared,
-                        std::uint64_t threshold) {
-  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
-  if (threadIdx.x == 0) shared.n_hot = shared.n_found = 0;
-  __syncthreads();
-  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) {
-    if (keys[i] < threshold) continue;
-    const std::int32_t slot = atomicAdd(&shared.n_hot, 1);
-    if (slot < kMaxHot) shared.hot[slot] = i;
-  }
-  __syncthreads();
-  if (shared.n_hot > kMaxHot) return false;
-  const auto lane = static_cast<std::int32_t>(threadIdx.x % 32U);
-  for (std::int32_t i = threadIdx.x / 32; i < shared.n_hot; i += kThreads / 32) {
-    const std::int32_t token = shared.hot[i] * kGroup + lane;
-    const std::uint64_t key = token < a.n_vocab ? key_of(a.logits[token], token) : 0U;
-    const bool reaches = key != 0U && key >= threshold;
-    const std::uint32_t lanes = __ballot_sync(0xffffffffU, reaches);
-    std::int32_t base = 0;
-    if (lane == 0) base = atomicAdd(&shared.n_found, __popc(lanes));
-    base = __shfl_sync(0xffffffffU, base, 0);
-    const std::int32_t slot = base + __popc(lanes & ((1U << lane) - 1U));
-    if (reaches && slot < kMaxFound) shared.found[slot] = key;
-  }
-  __syncthreads();
-  return shared.n_found <= kMaxFound;
-}
-
-// The k-th best key of the row, by bisection over the keys: slow, for rows full of equal logits.
-__device__ std::uint64_t exact_threshold(const StepKernelArguments& a, std::int32_t k) {
-  std::uint64_t low = 0;
-  for (std::uint64_t bit = 1ULL << 63; bit != 0U; bit >>= 1) {
-    const std::uint64_t middle = low | bit;
-    std::int32_t count = 0;
-    for (std::int32_t base = 0; base < a.n_vocab; base += kThreads) {
-      const std::int32_t i = base + static_cast<std::int32_t>(threadIdx.x);
-      count += __syncthreads_count(i < a.n_vocab && key_of(a.logits[i], i) >= middle);
-    }
-    if (count >= k) low = middle;
-  }
-  return low;
-}
-
-// The k best candidates in descending order into shared.list; returns how many. The whole block.
-__device__ std::int32_t select_top(const StepKernelArguments& a, const std::uint64_t* keys,
-                                   Shared& shared, std::int32_t k, float best) {
-  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
-  const auto threshold = static_cast<std::uint64_t>(group_threshold(keys, n, k, best)) << 32;
-  if (!collect(a, keys, shared, threshold)) collect(a, keys, shared, exact_threshold(a, k));
-  const std::int32_t n_found = shared.n_found;
-  for (std::int32_t i = threadIdx.x; i < n_found; i += kThreads) {
-    const std::uint64_t mine = shared.found[i];
-    std::int32_t rank = 0;
-    for (std::int32_t j = 0; j < n_found; ++j) rank += shared.found[j] > mine ? 1 : 0;
-    if (rank < k) shared.list[rank] = {token_of(mine), a.logits[token_of(mine)], 0.0F};
-  }
-  __syncthreads();
-  return min(n_found, k);
-}
-
-__device__ void apply_link(Candidates& c, SamplerKind kind, DeviceSampling& s) {
-  const SamplingParams& p = s.params;
-  switch (kind) {
-    case SamplerKind::kPenalties:
-      return penalise(c, s.counts, s.penalties);
-    case SamplerKind::kTopNSigma:
-      return ban_below_n_sigma(c, p.top_n_sigma);
-    case SamplerKind::kTopK:
-      return keep_top_k(c, p.top_k);
-    case SamplerKind::kTypicalP:
-      return keep_typical_p(c, p.typical_p, p.min_keep);
-    case SamplerKind::kTopP:
-      return keep_top_p(c, p.top_p, p.min_keep);
-    case SamplerKind::kMinP:
-      return keep_min_p(c, p.min_p, s.log_min_p, p.min_keep);
-    case SamplerKind::kXtc:
-      if (xtc_strikes(c.size, p.xtc_probability, s.streams.xtc)) {
-        exclude_top_choices(c, p.xtc_threshold, p.min_keep);
-      }
-      return;
-    case SamplerKind::kTemperature:
-      return apply_dynamic_temperature(c, p.temperature, p.dynatemp_range, p.dynatemp_exponent);
-    case SamplerKind::kDry:
-      return;  // requests with DRY are sampled on the host
-  }
-}
-
-// The chain after the selection, and the draw. One thread. -1: nothing can be drawn.
-__device__ TokenId draw_token(DeviceSampling& s, Shared& shared, std::int32_t n) {
-  Candidates c{shared.list, shared.scratch, n, true, false};
-  for (std::int32_t i = 0; i < s.n_links; ++i) apply_link(c, s.links[i], s);
-  if (c.size == 0 || !(max_logit(c) > -kInfinity)) return -1;
-  const std::int32_t drawn = draw_softmax(c, s.streams.rng);
-  return drawn < 0 ? -1 : c.data[drawn].token;
 }
 
 // The token joins the text that the penalties see. One thread.
@@ -263,65 +47,80 @@ __device__ void accept(DeviceSampling& s, TokenId token) {
   s.history[s.history_size++] = token;
 }
 
-// Publishes the step's token, then feeds it to the next step or leaves the loop. One thread.
-__device__ void publish(const StepKernelArguments& a, TokenId token, bool stop) {
-  LoopControl& control = *a.control;
-  const std::int32_t step = control.step;
-  std::int32_t n_published = step;
+// What the end of a step needs of the control block, read at its beginning.
+struct StepPlan {
+  std::int32_t step;
+  std::int32_t n_steps;
+  std::int32_t position;
+  std::int32_t next_cell;
+  std::int64_t first_cell;
+  std::uint32_t stop;  // a bus away
+};
+
+__device__ StepPlan read_plan(const LoopControl& control, const LoopMailbox& mailbox) {
+  StepPlan plan{};
+  plan.stop = mailbox.stop;
+  plan.step = control.step;
+  plan.n_steps = control.n_steps;
+  plan.position = control.position;
+  plan.first_cell = control.first_cell;
+  plan.next_cell = control.cell[min(plan.step + 1, kMaxSteps - 1)];
+  return plan;
+}
+
+// Feeds the step's token to the next step or leaves the loop, and publishes it. One thread.
+__device__ void finish_step(const StepKernelArguments& a, const StepPlan& plan, TokenId token) {
+  const std::int32_t n_steps_made = plan.step + 1;
   LoopExit exit = LoopExit::kNonFinite;
   if (token >= 0) {
-    accept(*a.sampling, token);
-    n_published = step + 1;
-    control.step = n_published;
     const bool ends = (a.end_tokens[token / 32] >> (token % 32) & 1U) != 0U;
-    exit = ends                              ? LoopExit::kEndToken
-           : n_published >= control.n_steps ? LoopExit::kSteps
-           : stop                            ? LoopExit::kStopped
-                                             : LoopExit::kNone;
-    a.mailbox->token[step] = token;
+    exit = ends                           ? LoopExit::kEndToken
+           : n_steps_made >= plan.n_steps ? LoopExit::kSteps
+           : plan.stop != 0U              ? LoopExit::kStopped
+                                          : LoopExit::kNone;
   }
+  // One store announces the token and what follows from it, so nothing needs to be ordered.
+  a.mailbox->entry[plan.step] = mailbox_entry(token, exit);
+  if (token >= 0) accept(*a.sampling, token);
+  a.control->step = n_steps_made;
   if (exit == LoopExit::kNone) {
-    const std::int32_t cell = control.cell[n_published];
     *a.inputs.token = token;
-    *a.inputs.position = control.position + n_published;
-    *a.inputs.k_index = control.first_cell + cell;
-    *a.inputs.v_index = control.first_cell + cell;
-    a.inputs.mask[cell] = 0;  // +0.0 in F16: visible
+    *a.inputs.position = plan.position + n_steps_made;
+    *a.inputs.k_index = plan.first_cell + plan.next_cell;
+    *a.inputs.v_index = plan.first_cell + plan.next_cell;
+    a.inputs.mask[plan.next_cell] = 0;  // +0.0 in F16: visible
   } else {
-    control.exited = 1;
+    a.control->exited = 1;
   }
-  // The token is in host memory before the count that announces it.
-  __threadfence_system();
-  a.mailbox->progress = static_cast<std::uint64_t>(exit) << 32 | static_cast<unsigned>(n_published);
   if (a.loops) cudaGraphSetConditional(a.loop, exit == LoopExit::kNone ? 1U : 0U);
 }
 
 __global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArguments a) {
-  extern __shared__ std::uint64_t keys[];  // n_groups of them, then Shared
+  extern __shared__ std::uint64_t keys[];  // of the groups, then Shared
   const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
   Shared& shared = *reinterpret_cast<Shared*>(keys + n);
   // Only launches that ran ahead of an exit find it set.
   if (a.control->exited != 0) return;
-  if (threadIdx.x == 0) shared.best = 0;
-  if (threadIdx.x == kThreads - 1) shared.stop = a.mailbox->stop;  // a bus away: asked for early
+  StepPlan plan{};
+  if (threadIdx.x == 0) plan = read_plan(*a.control, *a.mailbox);
+  if (threadIdx.x == kThreads - 1) shared.u = a.sampling->streams.rng.next_f64();
   for (std::int32_t i = threadIdx.x; i < n; i += kThreads) keys[i] = a.group_best[i];
   __syncthreads();
   adjust_row(a, keys);
   std::uint64_t best = 0;
   for (std::int32_t i = threadIdx.x; i < n; i += kThreads) best = greater(best, keys[i]);
-  for (int offset = 16; offset > 0; offset /= 2) {
-    best = greater(best, __shfl_xor_sync(0xffffffffU, best, offset));
-  }
-  if (threadIdx.x % 32 == 0) {
-    atomicMax(reinterpret_cast<unsigned long long*>(&shared.best), best);
-  }
+  best = warp_greatest(best);
+  if (threadIdx.x % 32 == 0) shared.best_of_warp[threadIdx.x / 32] = best;
   __syncthreads();
-  const bool legal = *a.illegal == 0 && logit_of(shared.best) > -kInfinity;
+  best = warp_greatest(shared.best_of_warp[threadIdx.x % 32]);
+  const bool legal = *a.illegal == 0 && logit_of(best) > -kInfinity;
   std::int32_t n_listed = 0;
-  if (legal) n_listed = select_top(a, keys, shared, a.sampling->top_k, logit_of(shared.best));
+  if (legal) n_listed = select_top(a, keys, shared, a.sampling->top_k, best);
+  if (threadIdx.x >= 32) return;
+  const TokenId token = legal ? warp_chain(*a.sampling, shared, n_listed) : -1;
   if (threadIdx.x != 0) return;
-  *a.illegal = 0;
-  publish(a, legal ? draw_token(*a.sampling, shared, n_listed) : -1, shared.stop != 0);
+  if (!legal) *a.illegal = 0;
+  finish_step(a, plan, token);
 }
 
 __global__ void index_counts(DeviceSampling* sampling, std::int32_t n_counts) {

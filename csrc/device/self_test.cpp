@@ -118,7 +118,7 @@ void DeviceStepper::compare_tokens(Slot& slot, std::span<const TokenId> tokens) 
     }
     std::vector<TokenId> inputs;
     for (std::int32_t i = 0; i < now.n_tokens; ++i) {
-      const TokenId token = mailbox_.data()->token[i];
+      const TokenId token = entry_token(mailbox_.data()->entry[i]);
       const TokenId expected = tokens[static_cast<std::size_t>(++slot.n_decoded)];
       if (token != expected) {
         flight_.slot = nullptr;
