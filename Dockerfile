@@ -37,8 +37,8 @@ USER 10001:10001
 WORKDIR /tmp
 EXPOSE 8080
 STOPSIGNAL SIGTERM
-# 503 while a model loads counts as starting, not as ill.
+# While a model loads the server is starting, not ill.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10m --start-interval=1s \
-  CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:%s/health' % os.environ.get('UNPACED_PORT', '8080'), timeout=2)"]
+  CMD ["unpaced", "health", "--timeout", "2"]
 ENTRYPOINT ["unpaced"]
 CMD ["serve"]

@@ -11,7 +11,8 @@ PYTEST_ARGS ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
-STAMPS := .build/stamps
+# One folder for each place: environments and build trees hold absolute paths, so a moved checkout starts anew.
+STAMPS := .build/stamps/$(shell pwd | cksum | cut -d' ' -f1)
 STEP := sh scripts/step.sh
 INSTALL := $(PY) -m pip install --no-deps --require-hashes
 JOBS := $(shell nproc)
@@ -49,7 +50,7 @@ test: lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PY
 
 lint: $(STAMPS)/dev  ## ruff, mypy, clang-format: what is wrong, changing nothing
 	@echo "ruff, mypy, clang-format"
-	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff check --quiet --output-format concise .
 	@$(PY) -m ruff format --check --quiet . || { echo "Not formatted; make format does it:"; $(PY) -m ruff format --check .; }
 	@$(PY) -m mypy --cache-dir .build/cache/mypy
 	@find csrc tests/unit/cpp -name '*.h' -o -name '*.cpp' | sort | xargs $(VENV)/bin/clang-format --dry-run -Werror
@@ -71,6 +72,7 @@ clean:  ## Remove all that was made: .venv, .build and the tools' caches
 
 # The virtual environment with what runs and what builds. Made anew if its Python is gone.
 $(STAMPS)/venv: requirements.lock requirements-build.lock
+	@[ ! -d .build/stamps ] || [ -d $(STAMPS) ] || rm -rf .venv .build/stamps .build/llama .build/extension .build/cpp-*
 	@mkdir -p $(STAMPS) "$$TMPDIR"
 	@sh scripts/check-machine.sh $(PYTHON)
 	@$(PY) -c 'import pip' 2>/dev/null || \

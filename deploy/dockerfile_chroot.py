@@ -44,16 +44,26 @@ class Stage:
         return self.root / os.path.join(self.workdir, target).lstrip("/")
 
     def argv(self, command: list[str], *, read_only: bool = False) -> list[str]:
-        """The command line that runs `command` in this root, as Docker's `run` would."""
+        """The command line that runs `command` in this root: a RUN, or read-only the container."""
+        env = self.env if read_only else self.args | self.env
         mounts = 'mount -t proc proc "$0/proc" && mount -t tmpfs -o mode=1777 tmpfs "$0/tmp"'
         if read_only:
             mounts = f'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && {mounts}'
         private = ["unshare", "--mount", "/bin/sh", "-c", f'{mounts} && exec "$@"', str(self.root)]
         chroot = ["chroot", f"--userspec={self.user}", "--groups=", str(self.root)]
-        variables = [f"{key}={value}" for key, value in (self.args | self.env).items()]
+        variables = [f"{key}={value}" for key, value in env.items()]
         inner = f"cd {shlex.quote(self.workdir)} && exec {shlex.join(command)}"
-        env = ["/usr/bin/env", "-i", "HOME=/", *variables, "/bin/sh", "-c", inner]
-        return [*private, *chroot, *env]
+        return [
+            *private,
+            *chroot,
+            "/usr/bin/env",
+            "-i",
+            "HOME=/",
+            *variables,
+            "/bin/sh",
+            "-c",
+            inner,
+        ]
 
 
 class Builder:

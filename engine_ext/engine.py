@@ -212,13 +212,15 @@ class Engine:
         native.acknowledge()
         streams = self._streams
         while True:
+            with_news: list[TokenStream] = []
             for event in native.drain():
-                stream = streams.get(event.request_id)
-                if stream is None:
-                    continue
-                stream.push(event)
+                stream = streams[event.request_id]
+                if stream.push(event):
+                    with_news.append(stream)
                 if event.kind == _FINISHED:
                     del streams[event.request_id]
+            for stream in with_news:
+                stream.wake()
             if native.park():
                 break
         if not self._state_changed.is_set():

@@ -83,6 +83,17 @@ void check_model(const llama_context* context, const llama_kv_cache& cache) {
     refuse("GGML_CUDA_GRAPH_OPT is set: it reorders nodes and gave wrong tokens");
   }
   if (ggml_backend_cuda_get_device_count() < 1) refuse("there is no CUDA device");
+  // A tensor elsewhere would abort the process once the scheduler sees it.
+  const ggml_backend_buffer_type_t on_device = ggml_backend_cuda_buffer_type(0);
+  const auto check = [&](const ggml_tensor* tensor) {
+    if (tensor == nullptr || tensor->buffer == nullptr) return;
+    const ggml_backend_buffer_type_t type = ggml_backend_buffer_get_type(tensor->buffer);
+    if (type == on_device) return;
+    refuse(std::string(tensor->name) + " is in " + ggml_backend_buft_name(type) +
+           " memory, not on the GPU");
+  };
+  for (const auto& [name, tensor] : context->get_model().tensors_by_name) check(tensor);
+  for (const auto& layer : cache.layers) check(layer.k), check(layer.v);
   if (!ggml_cuda_info().devices[0].vmm) refuse("the device has no virtual memory management");
 }
 
@@ -271,6 +282,23 @@ struct LlamaBridge::Inside {
     }
   }
 
+  // ggml captures what it can the second time; what it cannot (a synchronising expert look-up, say)
+  // would abort within our capture. Writes KV cell 0.
+  void check_capture() {
+    for (int i = 0; i < 2; ++i) {
+      if (ggml_backend_graph_compute_async(cuda, graph) != GGML_STATUS_SUCCESS) {
+        refuse("the decode graph cannot be run");
+      }
+    }
+    ggml_backend_synchronize(cuda);
+    bool captured = false;
+    for (const auto& [key, made] : cuda_context().cuda_graphs) {
+      captured = captured || made->instance != nullptr;
+    }
+    cuda_context().cuda_graphs.clear();
+    if (!captured) refuse("ggml cannot capture this decode graph, or CUDA graphs are disabled");
+  }
+
   // One ubatch of a sequence's next tokens; false: they do not fit.
   std::unique_ptr<llama_kv_cache_context> find_cells(std::int32_t sequence, std::int32_t position,
                                                      std::span<const TokenId> tokens) {
@@ -304,6 +332,7 @@ LlamaBridge::LlamaBridge(llama_context* context) : inside_(std::make_unique<Insi
   }
   open({.stream = 0, .n_kv = std::min(n_cells(), 256)});
   in.upload_rotations();
+  in.check_capture();
 }
 
 LlamaBridge::~LlamaBridge() = default;

@@ -43,8 +43,9 @@ struct Residency {
 // Every method: decode thread only; throws std::runtime_error.
 class LlamaBridge {
  public:
-  // Takes the backend and the memory; throws with the reason (one sentence) if this model, context
-  // or build cannot be served exactly.
+  // Takes the backend and the memory, and runs a step on them: the KV must be empty, and cleared
+  // after. Throws with the reason (one sentence) if this model, context or build cannot be served
+  // exactly.
   explicit LlamaBridge(llama_context* context);
   ~LlamaBridge();
   LlamaBridge(const LlamaBridge&) = delete;

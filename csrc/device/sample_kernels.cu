@@ -100,7 +100,10 @@ __global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArgume
   const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
   Shared& shared = *reinterpret_cast<Shared*>(keys + n);
   // Only launches that ran ahead of an exit find it set.
-  if (a.control->exited != 0) return;
+  if (a.control->exited != 0) {
+    if (a.loops && threadIdx.x == 0) cudaGraphSetConditional(a.loop, 0U);
+    return;
+  }
   StepPlan plan{};
   if (threadIdx.x == 0) plan = read_plan(*a.control, *a.mailbox);
   if (threadIdx.x == kThreads - 1) shared.u = a.sampling->streams.rng.next_f64();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int32_t kSteps = 6;
 constexpr std::int32_t kPrompt = 253;  // the steps' cells are 253 .. 258: two windows
-constexpr std::int32_t kWindowsAhead = 8;
+constexpr std::int32_t kWindowsAhead = 16;
 constexpr std::int32_t kWindowCells = 256;
 
 TokenId argmax(const float* logits, std::int32_t n) {

@@ -28,8 +28,9 @@ void StepPacer::arrived(int n) noexcept {
 
 void StepPacer::nap() const noexcept {
   const auto now = Clock::now();
-  const auto soon = last_ + step_ - step_ / 16;
-  const auto wanted = std::clamp<std::chrono::nanoseconds>(soon - now, kShortNap, kLongestNap);
+  const auto soon = last_ + step_ - step_ / 32;
+  const auto shortest = std::max<std::chrono::nanoseconds>(kShortNap, step_ / 64);
+  const auto wanted = std::clamp<std::chrono::nanoseconds>(soon - now, shortest, kLongestNap);
   std::this_thread::sleep_for(wanted);
 }
 

@@ -97,19 +97,23 @@ std::int32_t LogitRow::count_reaching(float threshold, bool by_lane) const noexc
   return n;
 }
 
-// A threshold that at least k logits reach and, if ties permit, not many more. Where lanes are
-// plenty their maxima stand for the logits: k lanes that reach a threshold hold k logits that do.
+// A threshold that at least k logits reach, or all that are not banned, and, if ties permit, not
+// many more. Where lanes are plenty their maxima stand for the logits: k lanes that reach a
+// threshold hold k logits that do.
 float LogitRow::threshold_of_top(std::int32_t k) const noexcept {
+  constexpr float kLowest = -kMaxFloat;
   constexpr std::int32_t kMaxHalvings = 24;
+  if (k >= n_vocab_) return kLowest;
   const bool by_lane = n_pages_ * kLanes >= 4 * k;
   const std::int32_t enough = k + k / 4 + 4;
   float high = max_;
   float low = max_;
   std::int32_t n = 0;
   for (float step = 1.0F; n < k; step *= 2.0F) {
+    constexpr float kUnusual = 64.0F;  // below the best: perhaps there are no k logits
+    if (step == kUnusual && count_reaching(kLowest, by_lane) < k) return kLowest;
     high = low;
-    low = max_ - step;
-    if (low < -kMaxFloat) return -kInfinity;
+    low = std::max(max_ - step, kLowest);
     n = count_reaching(low, by_lane);
   }
   for (std::int32_t i = 0; i < kMaxHalvings && n > enough; ++i) {
@@ -138,19 +142,27 @@ void LogitRow::select_reaching(float threshold, Candidates& out) noexcept {
     const std::int32_t begin = i * kPageFloats;
     const std::int32_t n = kernels_.collect(logits, threshold, positions);
     for (std::int32_t j = 0; j < n; ++j) {
-      if (begin + positions[j] >= n_vocab_) break;  // padding reaches a threshold of -inf
       out.data[out.size++] = {begin + positions[j], logits[positions[j]], 0.0F};
     }
   }
 }
 
+void LogitRow::append_banned(std::int32_t n, Candidates& out) const noexcept {
+  for (TokenId token = 0; n > 0 && token < n_vocab_; ++token) {
+    if (page(token / kPageFloats)[token % kPageFloats] != -kInfinity) continue;
+    out.data[out.size++] = {token, -kInfinity, 0.0F};
+    --n;
+  }
+}
+
 void LogitRow::select_top(std::int32_t k, Candidates& out) noexcept {
-  select_reaching(k < n_vocab_ ? threshold_of_top(k) : -kInfinity, out);
+  select_reaching(threshold_of_top(k), out);
   if (out.size <= kMaxRanked) {
     sort_by_rank(kernels_, out);
   } else {
     sort_by_logit(out);
   }
+  if (out.size < k) append_banned(k - out.size, out);
   out.size = std::min(out.size, k);
 }
 

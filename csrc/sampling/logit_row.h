@@ -40,11 +40,12 @@ class LogitRow {
     return copied_[i] ? own_page(i) : raw_page(i);
   }
 
-  // Replaces the candidates by the k best tokens, in descending order. k >= 1.
+  // Replaces the candidates by the k best tokens, in descending order, banned ones at the end. k
+  // >= 1.
   void select_top(std::int32_t k, Candidates& out) noexcept;
 
-  // Replaces the candidates by every token whose logit reaches the threshold, in ascending order of
-  // tokens; p is not set.
+  // Replaces the candidates by every token whose logit reaches the threshold, which is finite, in
+  // ascending order of tokens; p is not set.
   void select_reaching(float threshold, Candidates& out) noexcept;
 
  private:
@@ -54,6 +55,7 @@ class LogitRow {
   void forget_copies() noexcept;
   std::int32_t count_reaching(float threshold, bool by_lane) const noexcept;
   float threshold_of_top(std::int32_t k) const noexcept;
+  void append_banned(std::int32_t n, Candidates& out) const noexcept;
 
   const VocabularyKernels& kernels_;
   std::int32_t n_vocab_;

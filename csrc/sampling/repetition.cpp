@@ -42,8 +42,8 @@ void Repetition::reset(const SamplingParams& params, const DryBreakers* breakers
 
   history_.clear();
   counts_.clear();
-  const std::size_t n = std::min(prompt.size(), static_cast<std::size_t>(longest));
-  for (const TokenId token : prompt.last(n)) accept(token);
+  const auto window = static_cast<std::size_t>(std::max(penalty_last_n_, dry_last_n_));
+  for (const TokenId token : prompt.last(std::min(prompt.size(), window))) accept(token);
 }
 
 void Repetition::set_breakers(const DryBreakers* breakers) noexcept {

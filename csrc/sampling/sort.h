@@ -24,52 +24,63 @@ struct BetterCandidate {
 
 namespace sort_detail {
 
-inline constexpr std::int32_t kRadixMin = 2048;  // below it, comparing is faster than counting
-inline constexpr std::int32_t kDigitBits = 11;
-inline constexpr std::uint32_t kDigits = 1U << kDigitBits;
+inline constexpr std::int32_t kRadixMin = 128;  // below it, comparing is faster than counting
+inline constexpr std::int32_t kWideMin = 8192;  // from here on, fewer passes over more buckets
 
-// One stable counting pass by a digit of the key (or of the token) from `from` to `to`.
-template <bool kByToken>
-UNPACED_HD void radix_pass(const Candidate* from, Candidate* to, std::int32_t n,
-                           std::int32_t shift) noexcept {
-  std::int32_t begin[kDigits] = {};
-  auto digit = [shift](const Candidate& c) {
-    const std::uint32_t key =
-        kByToken ? static_cast<std::uint32_t>(c.token) : descending_key(c.logit);
-    return (key >> shift) & (kDigits - 1U);
-  };
-  for (std::int32_t i = 0; i < n; ++i) ++begin[digit(from[i])];
-  std::int32_t total = 0;
-  for (std::uint32_t d = 0; d < kDigits; ++d) {
-    const std::int32_t count = begin[d];
-    begin[d] = total;
-    total += count;
+struct LogitKey {
+  UNPACED_HD std::uint32_t operator()(const Candidate& c) const noexcept {
+    return descending_key(c.logit);
   }
-  for (std::int32_t i = 0; i < n; ++i) to[begin[digit(from[i])]++] = from[i];
+};
+
+struct TokenKey {
+  UNPACED_HD std::uint32_t operator()(const Candidate& c) const noexcept {
+    return static_cast<std::uint32_t>(c.token);
+  }
+};
+
+// Stable, ascending by key: one counting pass a digit, between data and scratch in turns.
+template <std::int32_t kDigitBits, class Key>
+UNPACED_HD void radix_sort(Candidates& c, Key key) noexcept {
+  constexpr std::uint32_t kBuckets = 1U << kDigitBits;
+  for (std::int32_t shift = 0; shift < 32; shift += kDigitBits) {
+    std::int32_t begin[kBuckets] = {};
+    auto digit = [shift, key](const Candidate& x) { return (key(x) >> shift) & (kBuckets - 1U); };
+    for (std::int32_t i = 0; i < c.size; ++i) ++begin[digit(c.data[i])];
+    if (begin[digit(c.data[0])] == c.size) continue;  // all in one bucket
+    std::int32_t total = 0;
+    for (std::uint32_t bucket = 0; bucket < kBuckets; ++bucket) {
+      const std::int32_t n = begin[bucket];
+      begin[bucket] = total;
+      total += n;
+    }
+    for (std::int32_t i = 0; i < c.size; ++i) c.scratch[begin[digit(c.data[i])]++] = c.data[i];
+    Candidate* sorted = c.scratch;
+    c.scratch = c.data;
+    c.data = sorted;
+  }
+}
+
+template <std::int32_t kDigitBits>
+UNPACED_HD void radix_sort_by_logit(Candidates& c) noexcept {
+  if (!c.by_token) radix_sort<kDigitBits>(c, TokenKey{});  // ties stay in this order
+  radix_sort<kDigitBits>(c, LogitKey{});
 }
 
 }  // namespace sort_detail
 
 UNPACED_HD inline void sort_by_logit(Candidates& c) noexcept {
-  namespace detail = sort_detail;
   if (c.sorted) return;
 #if defined(__CUDA_ARCH__)
   // The counting passes would reserve 8 KiB of local memory for every thread of the device.
   introsort(c.data, c.size, BetterCandidate{});
 #else
-  if (c.size < detail::kRadixMin) {
+  if (c.size < sort_detail::kRadixMin) {
     introsort(c.data, c.size, BetterCandidate{});
+  } else if (c.size < sort_detail::kWideMin) {
+    sort_detail::radix_sort_by_logit<8>(c);
   } else {
-    if (!c.by_token) {  // the passes are stable, so order by token first
-      detail::radix_pass<true>(c.data, c.scratch, c.size, 0);
-      detail::radix_pass<true>(c.scratch, c.data, c.size, detail::kDigitBits);
-    }
-    detail::radix_pass<false>(c.data, c.scratch, c.size, 0);
-    detail::radix_pass<false>(c.scratch, c.data, c.size, detail::kDigitBits);
-    detail::radix_pass<false>(c.data, c.scratch, c.size, 2 * detail::kDigitBits);
-    Candidate* sorted = c.scratch;
-    c.scratch = c.data;
-    c.data = sorted;
+    sort_detail::radix_sort_by_logit<11>(c);
   }
 #endif
   c.sorted = true;

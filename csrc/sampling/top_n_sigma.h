@@ -18,19 +18,21 @@ UNPACED_HD float top_n_sigma_threshold(LogitAt logit_at, std::int32_t size, floa
   std::int32_t n_valid = 0;
   for (std::int32_t i = 0; i < size; ++i) {
     const float logit = logit_at(i);
-    if (logit == -kInfinity) continue;
-    best = logit > best ? logit : best;
-    sum += logit;
-    ++n_valid;
+    if (logit != -kInfinity) {
+      best = logit > best ? logit : best;
+      sum += logit;
+      ++n_valid;
+    }
   }
   if (n_valid == 0) return best;
   const float mean = sum / static_cast<float>(n_valid);
   float squares = 0.0F;
   for (std::int32_t i = 0; i < size; ++i) {
     const float logit = logit_at(i);
-    if (logit == -kInfinity) continue;
-    const double deviation = logit - mean;
-    squares = static_cast<float>(squares + deviation * deviation);
+    if (logit != -kInfinity) {
+      const double deviation = logit - mean;
+      squares = static_cast<float>(squares + deviation * deviation);
+    }
   }
   const float variance = squares / static_cast<float>(n_valid);
   const float sigma = static_cast<float>(::sqrt(static_cast<double>(variance)));

@@ -92,6 +92,26 @@ async def test_events_of_a_request_are_complete_and_in_order() -> None:
         assert all(a.t_us <= b.t_us for a, b in itertools.pairwise(events))
 
 
+async def test_a_listener_sees_what_a_reader_sees() -> None:
+    async with running_engine() as engine:
+        request = Request(prompt=[1], sampling=ENDLESS, max_tokens=50, cache_prompt=False)
+        expected = tokens_of(await collect(engine.submit(request)))
+        stream = engine.submit(request)
+        events: list[TokenEvent] = []
+        finished = asyncio.Event()
+
+        def listen() -> None:
+            events.extend(stream.take())
+            if events[-1].kind == EventKind.FINISHED:
+                finished.set()
+
+        stream.listen(listen)
+        await finished.wait()
+        assert tokens_of(events) == expected
+        stream.listen(None)
+        assert await stream.read() == []
+
+
 async def test_a_story_ends_with_eos() -> None:
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once upon a time")

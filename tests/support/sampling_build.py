@@ -18,7 +18,7 @@ _ARCHIVE = _BUILD / "sdist" / "llama_cpp_python-0.3.36.tar.gz"
 _CAPI = _ROOT / "tests" / "unit" / "cpp"
 
 # As in csrc/sampling/CMakeLists.txt.
-_FLAGS = "-std=c++20 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fPIC -shared"
+_FLAGS = "-std=c++20 -O3 -ffp-contract=off -fPIC -shared"
 
 
 def _sources() -> list[Path]:

@@ -46,6 +46,7 @@ def library() -> ctypes.CDLL:
     for name in ("sampling_new", "sampling_load_vocabulary"):
         getattr(lib, name).restype = ctypes.c_void_p
     lib.sampling_kernels.restype = ctypes.c_char_p
+    lib.sampling_exp_differences.restype = ctypes.c_int64
     if lib.sampling_sizeof_sequence_spec() != ctypes.sizeof(NativeSequence):
         raise RuntimeError("SamplingParams changed: tests/support/sampling_params.py must follow")
     return lib
@@ -237,3 +238,15 @@ def time_draws(
         _pointer(theirs),
     )
     return ours, theirs
+
+
+def exp_differences() -> dict[str, tuple[int, int]]:
+    """For each kernel set of this CPU: floats whose exp is not libm's, and floats compared."""
+    found = {}
+    for level in range(3):
+        name: bytes | None = library().sampling_kernels(level)
+        if name is not None:
+            n_compared = ctypes.c_int64()
+            n_different = library().sampling_exp_differences(level, ctypes.byref(n_compared))
+            found[name.decode()] = (int(n_different), n_compared.value)
+    return found

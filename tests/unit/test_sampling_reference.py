@@ -15,7 +15,7 @@ from tests.support.sampling_library import Sampler, Vocabulary, compare
 from tests.support.sampling_params import Params, Sequence
 
 N_TOKENS = 16  # of a sequence: the state of penalties, DRY and mirostat evolves
-BREAKERS = ("\n", ":", '"', "*", "the", "of the")
+BREAKERS = ("\n", ": and so", ":", '"', "*", "of the")
 
 SAMPLERS = (
     "logit_bias",
@@ -35,10 +35,12 @@ SAMPLERS = (
 
 
 @pytest.fixture(scope="module")
-def spm_vocabulary() -> Iterator[Vocabulary]:
-    vocabulary = Vocabulary(vocabulary_file("llama-spm"), BREAKERS)
-    yield vocabulary
-    vocabulary.close()
+def vocabularies() -> Iterator[dict[str, Vocabulary]]:
+    names = ("llama-spm", "gpt-2")
+    loaded = {name: Vocabulary(vocabulary_file(name), BREAKERS) for name in names}
+    yield loaded
+    for vocabulary in loaded.values():
+        vocabulary.close()
 
 
 def assert_same_tokens(
@@ -109,35 +111,59 @@ def test_greedy_is_llama_cpps() -> None:
         assert_same_tokens(1024, 3.0, [sequence(rng, params, 1024, N_TOKENS) for _ in range(650)])
 
 
-def test_dry_with_sequence_breakers_draws_llama_cpps_tokens(spm_vocabulary: Vocabulary) -> None:
+def repetitive_text(
+    rng: np.random.Generator, breakers: list[tuple[int, ...]]
+) -> tuple[list[int], tuple[int, ...]]:
+    """Some tokens, and a text of few phrases of them, among them breakers of every length."""
+    single = {breaker[0] for breaker in breakers if len(breaker) == 1}
+    longer = [breaker for breaker in breakers if len(breaker) > 1]
+    twofold = [breaker for breaker in longer if breaker[0] in single]
+    assert twofold
+    one = int(rng.choice(sorted(single)))
+    phrases: list[tuple[int, ...]] = [(700,), (800,), (one,)]
+    phrases += [pool[int(rng.integers(len(pool)))] for pool in (longer, twofold)]
+    phrases.append(phrases[-1][:1])
+    text = [phrases[i] for i in rng.integers(0, len(phrases), 40)]
+    words = sorted({word for phrase in phrases for word in phrase})
+    return words, tuple(word for phrase in text for word in phrase)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_vocab", "n"), [("llama-spm", 32000, 650), ("gpt-2", 50257, 40)]
+)
+def test_dry_with_sequence_breakers_draws_llama_cpps_tokens(
+    vocabularies: dict[str, Vocabulary], name: str, n_vocab: int, n: int
+) -> None:
     rng = np.random.default_rng(8)
-    words = rng.integers(300, 32000, 12)  # a small set, so that the text repeats itself
+    breakers = vocabularies[name].breakers()
     sequences = []
-    for _ in range(160):
-        params = with_sampler(rng, Params(top_k=int(rng.choice([0, 40]))), "dry")
+    for _ in range(n):
+        words, prompt = repetitive_text(rng, breakers)
         params = replace(
-            params,
+            with_sampler(rng, off(), "dry"),
+            top_k=int(rng.choice([0, 40])),
             seed=int(rng.integers(2**32 - 1)),
-            logit_bias=tuple((int(word), 12.0) for word in words),
+            logit_bias=tuple((word, 14.0) for word in words),
         )
-        prompt = tuple(int(word) for word in rng.choice([*words[:3], 13, 29901], 60))
-        sequences.append(Sequence(params=params, n_tokens=4 * N_TOKENS, prompt=prompt))
-    logits = tie_free_logits(rng, 40000, 2.0)
-    result = compare(logits, 32000, sequences, vocabulary=spm_vocabulary)
-    assert len(result.ours) >= 10_000
+        sequences.append(Sequence(params=params, n_tokens=N_TOKENS, prompt=prompt))
+    logits = tie_free_logits(rng, n_vocab + 8000, 0.7)
+    result = compare(logits, n_vocab, sequences, vocabulary=vocabularies[name])
+    assert len(result.ours) == n * N_TOKENS
     assert not len(result.differing)
 
 
-def test_dry_penalises_what_a_breaker_does_not_protect(spm_vocabulary: Vocabulary) -> None:
+def test_dry_penalises_what_a_breaker_does_not_protect(
+    vocabularies: dict[str, Vocabulary],
+) -> None:
     # Without this the comparison above could pass with DRY never in action.
+    vocabulary = vocabularies["llama-spm"]
     params = Params(dry_multiplier=5.0, dry_allowed_length=1, temperature=0.0)
     newline = 13  # "\n" in this vocabulary, a breaker by itself
     logits = np.zeros(32000, np.float32)
     logits[[500, 600]] = 9.0, 8.0
     repeating = (700, 500, 700)  # 500 would repeat "700 500"
-    broken = (700, 500, 700, newline)
     sampler = Sampler(32000)
-    sampler.reset(params, prompt=repeating, vocabulary=spm_vocabulary)
+    sampler.reset(params, prompt=repeating, vocabulary=vocabulary)
     assert sampler.sample(logits) == 600
-    sampler.reset(params, prompt=broken, vocabulary=spm_vocabulary)
+    sampler.reset(params, prompt=(*repeating, newline), vocabulary=vocabulary)
     assert sampler.sample(logits) == 500

@@ -6,7 +6,7 @@ list(TRANSFORM sampling_sources PREPEND "${UNPACED_CSRC}/sampling/")
 function(unpaced_sampling_test name)
   unpaced_cpp_test(${name} ${name}.cpp ${sampling_sources})
   # As in csrc/sampling/CMakeLists.txt: results must be llama.cpp's bit by bit.
-  target_compile_options(${name} PRIVATE -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math)
+  target_compile_options(${name} PRIVATE -O3 -ffp-contract=off)
 endfunction()
 
 unpaced_sampling_test(sampler_test)

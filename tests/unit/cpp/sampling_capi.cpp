@@ -1,7 +1,9 @@
 // The sampling core and llama.cpp's samplers as a C library, for the Python reference tests and the
 // benchmark (tests/support/sampling_library.py). Loops over many draws are here, where they are
 // fast.
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -213,5 +215,31 @@ void sampling_time(const float* logits, std::int32_t n_logits, std::int32_t n_vo
   }
 }
 
-const char* sampling_kernels() { return unpaced::vocabulary_kernels().name; }
+// Logits that expf is asked for (not above 0): how many of all floats from -0 to -104 a kernel set
+// gives another result for than libm. Level 0 is the baseline.
+std::int64_t sampling_exp_differences(std::int32_t level, std::int64_t* n_compared) {
+  constexpr std::uint32_t kFirst = 0x80000000U;  // -0
+  constexpr std::uint32_t kLast = 0xc2d00000U;   // -104
+  constexpr std::int32_t kBlock = 4096;
+  const unpaced::VocabularyKernels* levels[3];
+  unpaced::all_vocabulary_kernels(levels, 3);
+  std::vector<float> values(kBlock);
+  std::vector<float> exps(kBlock);
+  std::int64_t n_different = 0;
+  *n_compared = 0;
+  for (std::uint32_t begin = kFirst; begin <= kLast; begin += kBlock) {
+    for (std::uint32_t i = 0; i < kBlock; ++i) values[i] = std::bit_cast<float>(begin + i);
+    levels[level]->exp_shifted(values.data(), kBlock, 0.0F, exps.data());
+    for (std::uint32_t i = 0; i < kBlock; ++i)
+      n_different += exps[i] != std::exp(values[i]) ? 1 : 0;
+    *n_compared += kBlock;
+  }
+  return n_different;
+}
+
+// The name of a kernel set that this CPU runs, or null. The last one is in use.
+const char* sampling_kernels(std::int32_t level) {
+  const unpaced::VocabularyKernels* levels[3];
+  return level < unpaced::all_vocabulary_kernels(levels, 3) ? levels[level]->name : nullptr;
+}
 }

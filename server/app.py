@@ -1,0 +1,96 @@
+"""The ASGI application: routes, middleware, one error handler, the engine's life."""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+
+from engine_ext.build_info import read_build_info
+from server.admission import Admission
+from server.errors import ApiError, handle_error, unavailable
+from server.llamacpp_metrics import LlamacppMetrics
+from server.metrics import LiveCollector, Metrics
+from server.middleware import RequestMiddleware
+from server.routes import completions, health, metrics, models, tokens
+from server.settings import Settings
+from server.state import Phase, ServerState
+
+if TYPE_CHECKING:
+    from engine_ext import Engine
+
+
+def create_app(engine: "Engine", settings: Settings) -> FastAPI:
+    """The application. Its lifespan loads the model in the background and stops the engine.
+
+    `app.state.server` holds what routes share; `app.state.loaded` is the task that loads, and
+    fails with engine_ext's ModelLoadError.
+    """
+    state = _make_state(engine, settings)
+    app = FastAPI(
+        title="Unpaced",
+        version=read_build_info().version,
+        lifespan=_lifespan,
+        openapi_url=f"{settings.api_prefix}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.server = state
+    app.add_middleware(RequestMiddleware, state=state)
+    for error in (ApiError, HTTPException, Exception):
+        app.add_exception_handler(error, handle_error)
+    for module in (completions, health, metrics, models, tokens):
+        app.include_router(module.router, prefix=settings.api_prefix)
+    return app
+
+
+def _make_state(engine: "Engine", settings: Settings) -> ServerState:
+    admission = Admission(settings.n_slots, settings.max_queue_requests, settings.max_queue_tokens)
+    counters = Metrics()
+    build = read_build_info()
+    LiveCollector(
+        counters,
+        engine.stats,
+        lambda: (admission.n_running, admission.n_waiting, admission.n_tokens_waiting),
+        {
+            "version": build.version,
+            "llama_commit": build.llama_commit,
+            "profile": build.profile,
+        },
+    )
+    return ServerState(
+        engine=engine,
+        settings=settings,
+        admission=admission,
+        metrics=counters,
+        llamacpp=LlamacppMetrics(counters, admission),
+        fingerprint=f"b1-{build.llama_commit[:7]}",
+    )
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    state: ServerState = app.state.server
+    app.state.loaded = asyncio.create_task(_load(state))
+    try:
+        yield
+    finally:
+        state.phase = Phase.DRAINING
+        state.admission.refuse_waiting(unavailable("the server is stopping"))
+        app.state.loaded.cancel()
+        await state.engine.stop()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await app.state.loaded
+        gc.unfreeze()  # or cycles that hold native objects outlive the interpreter
+
+
+async def _load(state: ServerState) -> None:
+    await state.engine.start()
+    # What start-up made lives until the end: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    if state.phase is Phase.LOADING:
+        state.phase = Phase.READY

@@ -1,0 +1,59 @@
+"""Reading a request's body: bounded in size and time, then as JSON."""
+
+import asyncio
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+
+from server.errors import ApiError, invalid
+from server.schemas.values import json_type
+from server.state import state_of
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """The body as a JSON object. Raises: ApiError (400, 408, 413)."""
+    data = await _read(request)
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise invalid(f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise invalid(f"the body must be a JSON object, but is {json_type(body)}")
+    return body
+
+
+async def _read(request: Request) -> bytes:
+    settings = state_of(request).settings
+    limit = settings.max_body_bytes
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    n_bytes = 0
+    try:
+        async with asyncio.timeout(settings.body_timeout):
+            async for chunk in request.stream():
+                n_bytes += len(chunk)
+                if n_bytes > limit:
+                    raise _too_large(limit)
+                chunks.append(chunk)
+    except TimeoutError:
+        raise ApiError(
+            408,
+            "invalid_request_error",
+            f"the body did not arrive within {settings.body_timeout:g} s",
+            headers={"connection": "close"},
+        ) from None
+    except ClientDisconnect:
+        raise ApiError(499, "invalid_request_error", "the client left") from None
+    return b"".join(chunks)
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(
+        413,
+        "invalid_request_error",
+        f"the body is longer than {limit} bytes (--max-body-bytes)",
+        headers={"connection": "close"},
+    )

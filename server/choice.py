@@ -1,0 +1,140 @@
+"""One sequence of a request, from the queue to its last event."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from engine_ext import EngineBusy, EngineError, EventKind, Request
+from server.admission import Ticket
+from server.errors import ApiError, error_frame, server_fault, unavailable
+from server.generation import Generation
+from server.responses.writer import ChoiceWriter
+
+if TYPE_CHECKING:
+    from engine_ext import Engine, TokenEvent, TokenStream
+
+_TOKEN: Final = int(EventKind.TOKEN)
+_STARTED: Final = int(EventKind.STARTED)
+_PREFILL: Final = int(EventKind.PREFILL)
+_PROMPT_LOGPROB: Final = int(EventKind.PROMPT_LOGPROB)
+_FINISHED: Final = int(EventKind.FINISHED)
+
+
+class Choice:
+    """Waits for its slot, submits, reads, cancels. Always `close` it: that frees the slot."""
+
+    def __init__(
+        self,
+        engine: "Engine",
+        ticket: Ticket,
+        request: Request,
+        writer: ChoiceWriter,
+        *,
+        on_end: Callable[["Choice"], None],
+        arrived_us: int,
+    ) -> None:
+        self._engine = engine
+        self._ticket = ticket
+        self._request = request
+        self._on_end = on_end
+        self._stream: TokenStream | None = None
+        self._is_drained = False
+        self._is_closed = False
+        self._draining: asyncio.Task[None] | None = None
+        self.arrived_us = arrived_us  # on the clock of the engine's events
+        self.writer = writer
+        self.generation: Generation = writer.generation
+
+    @property
+    def phase(self) -> str:
+        """Where it is: queued, prefill, decode or done."""
+        if self.generation.is_over:
+            return "done"
+        if self._stream is None:
+            return "queued"
+        return "decode" if self.generation.timings.n_decoded else "prefill"
+
+    async def submit(self) -> None:
+        """Wait for a slot, then hand the sequence to the engine. Raises: ApiError."""
+        await self._ticket.granted()
+        try:
+            self._stream = self._engine.submit(self._request)
+        except EngineBusy as error:
+            raise unavailable(str(error)) from error
+        except EngineError as error:
+            raise server_fault(str(error)) from error
+        except ValueError as error:
+            raise ApiError(400, "invalid_request_error", str(error)) from error
+
+    async def run(self) -> None:
+        """Generate everything; the writer keeps it. Raises: ApiError."""
+        await self.submit()
+        generation, writer = self.generation, self.writer
+        while not generation.is_over:
+            for event in await self._read():
+                text = generation.feed(event)
+                if text is not None:
+                    writer.keep(event, text)
+                elif event.kind == _PROMPT_LOGPROB:
+                    writer.prompt_logprob(event)
+        if generation.error is not None:
+            raise generation.error
+        writer.content.append(generation.finish_text())
+        self.close()
+
+    async def read_frames(self, *, progress: bool) -> bytes:
+        """The stream events of everything the engine has published, at least one event's worth.
+
+        May be empty (a slot was taken, a prompt chunk is done). Once `generation.is_over` only
+        `final` is left to write, unless `generation.error` is set.
+        """
+        generation, writer = self.generation, self.writer
+        frames = []
+        for event in await self._read():
+            text = generation.feed(event)
+            if text is not None:
+                if generation.timings.n_decoded == 1:
+                    frames.append(writer.start())
+                frames.append(writer.token(event, text))
+                continue
+            kind = event.kind
+            if kind == _PROMPT_LOGPROB:
+                writer.prompt_logprob(event)
+            elif progress and kind in (_PREFILL, _STARTED):
+                frames.append(writer.progress(event))
+        if generation.is_over:
+            frames.append(self._last_frames())
+        return b"".join(frames)
+
+    def _last_frames(self) -> bytes:
+        generation, writer = self.generation, self.writer
+        if generation.error is not None:
+            return error_frame(generation.error)
+        rest = generation.finish_text()
+        frames = writer.rest(rest) if rest else b""
+        return frames if generation.timings.n_decoded else writer.start() + frames
+
+    async def _read(self) -> "list[TokenEvent]":
+        assert self._stream is not None
+        events = await self._stream.read()
+        if events[-1].kind == _FINISHED:
+            self._is_drained = True
+            self._ticket.release()
+        return events
+
+    def close(self) -> None:
+        """Cancel what still runs; the slot is free once the engine has let go of it. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._on_end(self)
+        if self._stream is None or self._is_drained:
+            self._ticket.release()
+            return
+        self._stream.cancel()
+        self._draining = asyncio.get_running_loop().create_task(self._drain(self._stream))
+
+    async def _drain(self, stream: "TokenStream") -> None:
+        while await stream.read():
+            pass
+        self._ticket.release()

@@ -1,0 +1,1 @@
+"""The command line: `unpaced serve`, `complete`, `health`, `version`."""

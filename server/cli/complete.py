@@ -1,0 +1,70 @@
+"""`unpaced complete`: a prompt from the command line to a running server."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx
+
+from server.cli.health import default_url
+
+
+def complete(arguments: Sequence[str]) -> int:
+    """Print the completion as it comes. Returns 1 if the server refuses or cannot be reached."""
+    parser = argparse.ArgumentParser(
+        prog="unpaced complete",
+        description="Send a prompt to a running server and print the completion as it comes.",
+    )
+    parser.add_argument("prompt", help="text to continue; - reads standard input")
+    parser.add_argument("-n", "--max-tokens", type=int, default=-1, metavar="N")
+    parser.add_argument("--temperature", type=float, metavar="T")
+    parser.add_argument("--seed", type=int, metavar="N")
+    parser.add_argument(
+        "--stop", action="append", metavar="TEXT", help="may be given several times"
+    )
+    parser.add_argument("--url", default=default_url(), help="default: %(default)s")
+    given = parser.parse_args(arguments)
+    body = {
+        "prompt": sys.stdin.read() if given.prompt == "-" else given.prompt,
+        "max_tokens": given.max_tokens,
+        "temperature": given.temperature,
+        "seed": given.seed,
+        "stop": given.stop,
+        "stream": True,
+    }
+    try:
+        return _print_stream(given.url.rstrip("/"), body)
+    except httpx.HTTPError as error:
+        print(f"{given.url}: {error}", file=sys.stderr)
+        return 1
+
+
+def _print_stream(url: str, body: dict[str, Any]) -> int:
+    timeout = httpx.Timeout(10.0, read=None)
+    with (
+        httpx.Client(timeout=timeout, trust_env=False) as client,
+        client.stream("POST", f"{url}/v1/completions", json=body) as response,
+    ):
+        if response.status_code != 200:
+            response.read()
+            print(f"{response.status_code}: {_message(response.json())}", file=sys.stderr)
+            return 1
+        for event in _events(response.iter_lines()):
+            if "error" in event:
+                print(f"\n{_message(event)}", file=sys.stderr)
+                return 1
+            print(event["choices"][0]["text"], end="", flush=True)
+    print()
+    return 0
+
+
+def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        if line.startswith("data: ") and line != "data: [DONE]":
+            yield json.loads(line.removeprefix("data: "))
+
+
+def _message(body: dict[str, Any]) -> str:
+    return str(body.get("error", {}).get("message", body))

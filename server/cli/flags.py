@@ -1,0 +1,137 @@
+"""Command-line flags made from the settings, and settings made from the command line."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from server.settings import Settings, SettingsError
+from server.settings.option import Option, option_of
+
+_EXAMPLES = """examples:
+  unpaced serve                                    the built-in demo model on 127.0.0.1:8080
+  unpaced serve -m model.gguf -c 4096 --port 9000  any GGUF that llama.cpp loads
+  LLAMA_ARG_MODEL=model.gguf unpaced serve         llama-server's environment works too
+  unpaced serve --config unpaced.toml              so does a file: ctx-size = 4096
+
+Every flag is also UNPACED_<FLAG>, such as UNPACED_CTX_SIZE, and a key of the --config file. The
+command line wins over the environment, that over the file. _ and - are the same in long flags.
+"""
+
+
+class FlagParser(argparse.ArgumentParser):
+    """An argument parser that exits with 1, as llama-server does, and takes `--foo_bar`."""
+
+    def error(self, message: str) -> NoReturn:
+        """One line on stderr, exit status 1."""
+        self.exit(1, f"{self.prog}: error: {message}\n{self.prog} --help lists the flags\n")
+
+
+# Where a value was checked by the engine, its error begins with the engine's name for it.
+_FIELDS_OF_ENGINE_NAMES = {
+    "n_ctx": "ctx_size",
+    "n_batch": "batch_size",
+    "n_ubatch": "ubatch_size",
+    "n_slots": "parallel",
+    "n_threads": "threads",
+    "n_threads_batch": "threads_batch",
+    "temperature": "temp",
+    "typical_p": "typical",
+    "dynatemp_exponent": "dynatemp_exp",
+    "dry_sequence_breakers": "dry_sequence_breaker",
+    "mirostat_tau": "mirostat_ent",
+    "mirostat_eta": "mirostat_lr",
+}
+
+
+def name_flag(message: str) -> str:
+    """A message of the form "field: what is wrong", with the flag in the field's place."""
+    name, found, text = message.partition(": ")
+    field = _FIELDS_OF_ENGINE_NAMES.get(name, name)
+    if not found or field not in Settings.model_fields:
+        return message
+    return f"{option_of(Settings.model_fields[field]).name}: {text}"
+
+
+def serve_parser() -> FlagParser:
+    """`unpaced serve`'s flags, grouped, from the settings' fields."""
+    parser = FlagParser(
+        prog="unpaced serve",
+        usage="unpaced serve [-m FILE] [FLAG ...]",
+        description="Serve a GGUF model over llama-server's and OpenAI's HTTP API.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for owner in reversed(Settings.__mro__):
+        title = vars(owner).get("group")
+        if isinstance(title, str):
+            group = groups[title] = parser.add_argument_group(title)
+            for name in vars(owner)["__annotations__"]:
+                if name in Settings.model_fields:
+                    info = Settings.model_fields[name]
+                    _add_flag(group, name, info, option_of(info))
+    return parser
+
+
+def _add_flag(group: "argparse._ArgumentGroup", name: str, info: FieldInfo, option: Option) -> None:
+    text = _help(info, option).replace("%", "%%")
+    if info.annotation is bool:
+        group.add_argument(*option.flags, dest=name, action="store_const", const=True, help=text)
+        if option.off_flags:
+            off = f"not {option.name}"
+            group.add_argument(
+                *option.off_flags, dest=name, action="store_const", const=False, help=off
+            )
+        return
+    action = "append" if option.many else "store"
+    group.add_argument(*option.flags, dest=name, action=action, metavar=option.metavar, help=text)
+
+
+def _help(info: FieldInfo, option: Option) -> str:
+    text = option.help
+    default = info.default
+    if option.env is not None:
+        text += f" [LLAMA_ARG_{option.env}]"
+    has_default = isinstance(default, int | float | str) and not isinstance(default, bool)
+    if has_default and default != "" and "default" not in text:
+        text += f" (default: {default})"
+    return text
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """Settings of a command line, the environment and the config file.
+
+    Raises: SettingsError, one sentence that names the flag; SystemExit for --help and bad flags.
+    """
+    given: dict[str, Any] = vars(
+        serve_parser().parse_args([_dashes(argument) for argument in arguments])
+    )
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise SettingsError(_sentence(error)) from None
+
+
+def _dashes(argument: str) -> str:
+    """`--foo_bar=x_y` to `--foo-bar=x_y`."""
+    if not argument.startswith("--"):
+        return argument
+    flag, equals, value = argument.partition("=")
+    return flag.replace("_", "-") + equals + value
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if not first["loc"]:
+        return name_flag(message)
+    name = str(first["loc"][0])
+    value: Any = first["input"]
+    return f"{option_of(Settings.model_fields[name]).name}: {message}, but got {value!r}"

@@ -1,0 +1,50 @@
+"""`unpaced health`: for Docker's HEALTHCHECK and for scripts; no curl needed."""
+
+import argparse
+import http.client
+import json
+import os
+import sys
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+
+def default_url() -> str:
+    """The server that the environment describes, or the default one."""
+    host = os.environ.get("UNPACED_HOST") or os.environ.get("LLAMA_ARG_HOST") or "127.0.0.1"
+    port = os.environ.get("UNPACED_PORT") or os.environ.get("LLAMA_ARG_PORT") or "8080"
+    prefix = os.environ.get("UNPACED_API_PREFIX") or os.environ.get("LLAMA_ARG_API_PREFIX") or ""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}{prefix}" if ":" in host else f"http://{host}:{port}{prefix}"
+
+
+def check_health(arguments: Sequence[str]) -> int:
+    """0 if the server is ready, 1 if not; says why."""
+    parser = argparse.ArgumentParser(
+        prog="unpaced health", description="Exit status 0 if a server is ready for requests."
+    )
+    parser.add_argument("--url", default=default_url(), help="default: %(default)s")
+    parser.add_argument("--timeout", type=float, default=5.0, metavar="S")
+    given = parser.parse_args(arguments)
+    url = urlsplit(given.url)
+    connection = http.client.HTTPConnection(
+        url.hostname or "127.0.0.1", url.port or 80, timeout=given.timeout
+    )
+    try:
+        connection.request("GET", f"{url.path.rstrip('/')}/health/ready")
+        response = connection.getresponse()
+        body = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        print(f"{given.url}: {error}", file=sys.stderr)
+        return 1
+    finally:
+        connection.close()
+    if response.status == 200:
+        print("ok")
+        return 0
+    try:
+        message = json.loads(body)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        message = "not an unpaced server?"
+    print(f"{given.url}: {response.status}: {message}", file=sys.stderr)
+    return 1

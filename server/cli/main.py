@@ -1,0 +1,61 @@
+"""Which sub-command; heavy modules are loaded by the one that needs them."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+_HELP = """usage: unpaced COMMAND [FLAG ...]
+
+An HTTP inference server for GGUF models: llama-server's and OpenAI's API, tokens from a pinned
+native thread.
+
+commands:
+  serve     serve a model; without -m the built-in demo model       unpaced serve --help
+  complete  send a prompt to a running server, print as it comes    unpaced complete --help
+  health    exit status 0 if a server answers that it is healthy    unpaced health --help
+  version   version, llama.cpp commit and build profile             unpaced --version
+
+examples:
+  unpaced serve
+  unpaced serve -m model.gguf -c 4096 -np 4 --port 9000
+  unpaced complete "Once upon a time" -n 64
+
+Flags without a command are serve's: `unpaced -m model.gguf` works as `llama-server -m model.gguf`.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command, rest = (given[0], given[1:]) if given else ("--help", [])
+    try:
+        return _dispatch(command, rest, given)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _dispatch(command: str, rest: Sequence[str], given: Sequence[str]) -> int:
+    if command in ("-h", "--help", "help"):
+        print(_HELP, end="")
+        return 0
+    if command in ("version", "--version"):
+        from server.cli.version import show_version
+
+        return show_version()
+    if command == "health":
+        from server.cli.health import check_health
+
+        return check_health(rest)
+    if command == "complete":
+        from server.cli.complete import complete
+
+        return complete(rest)
+    if command == "serve" or command.startswith("-"):
+        from server.cli.serve import serve
+
+        return serve(rest if command == "serve" else given)
+    print(f"unpaced: unknown command '{command}'; unpaced --help lists them", file=sys.stderr)
+    return 1

@@ -1,0 +1,179 @@
+"""A completion request as a whole: from its checked body to the last byte of the response."""
+
+import asyncio
+import secrets
+import string
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from engine_ext import Request, SamplingParams
+from server.choice import Choice
+from server.disconnect import ClientGone, Disconnect, abort_connection
+from server.errors import JSON_TYPE, ApiError, error_response
+from server.generation import Generation
+from server.prompt import Prompt, read_logit_bias, read_prompts
+from server.request_record import record_of
+from server.responses.generation_settings import GenerationSettings
+from server.responses.native import NativeWriter
+from server.responses.openai import OpenAiWriter
+from server.responses.writer import ChoiceWriter, ResponseFacts
+from server.schemas.completion import CompletionBody
+from server.state import ServerState
+from server.streaming import SlowClient, StreamOptions, stream_merged, stream_one
+
+_ALPHABET: Final = string.ascii_letters + string.digits
+_SENTENCEPIECE: Final = 1  # LLAMA_VOCAB_TYPE_SPM
+Writers = type[NativeWriter] | type[OpenAiWriter]
+
+
+async def make_completion(
+    state: ServerState, body: CompletionBody, writer: Writers, *, arrived_us: int
+) -> "CompletionResponse":
+    """Tokenise, check against the model, and take places in the queue. Raises: ApiError."""
+    state.admission.check_room()
+    engine = state.engine
+    biases = await read_logit_bias(engine, body.logit_bias)
+    sampling = body.to_sampling_params(state.settings.sampling_defaults(), biases)
+    await engine.prepare(sampling)
+    prompts = await read_prompts(engine, body.prompt)
+    settings = _generation_settings(state, body, sampling)
+    facts = ResponseFacts(
+        body=body,
+        settings=settings,
+        model=state.model_name,
+        fingerprint=state.fingerprint,
+        completion_id="chatcmpl-" + "".join(secrets.choice(_ALPHABET) for _ in range(32)),
+        created=int(time.time()),
+        pieces=engine.token_pieces_special if state.settings.special else engine.token_pieces,
+        pieces_special=engine.token_pieces_special,
+        eog_tokens=sorted(engine.model.eog_tokens),
+        is_sentencepiece=engine.model.vocab_type == _SENTENCEPIECE,
+    )
+    n = body.n_choices
+    tickets = state.admission.enter([len(prompt.tokens) for prompt in prompts for _ in range(n)])
+    choices = []
+    for index, ticket in enumerate(tickets):
+        prompt, child = prompts[index // n], facts.of_child(index % n)
+        generation = Generation(index, facts.pieces, settings.stop, state.metrics.inter_token)
+        choices.append(
+            Choice(
+                engine,
+                ticket,
+                _engine_request(state, child, prompt),
+                writer(child, prompt, generation),
+                on_end=state.metrics.observe_choice,
+                arrived_us=arrived_us,
+            )
+        )
+    return CompletionResponse(state, facts, choices)
+
+
+def _generation_settings(
+    state: ServerState, body: CompletionBody, sampling: SamplingParams
+) -> GenerationSettings:
+    n_predict = state.settings.n_predict
+    if body.n_predict is not None and body.n_predict != -1:
+        n_predict = body.n_predict
+    return GenerationSettings(
+        sampling=sampling,
+        n_predict=n_predict,
+        stop=body.stop or state.settings.reverse_prompt,
+        n_keep=body.n_keep or 0,
+        n_discard=body.n_discard or 0,
+        stream=bool(body.stream),
+        n_probs=body.n_probs or 0,
+        timings_per_token=bool(body.timings_per_token),
+        post_sampling_probs=bool(body.post_sampling_probs),
+    )
+
+
+def _engine_request(state: ServerState, facts: ResponseFacts, prompt: Prompt) -> Request:
+    body, settings = facts.body, facts.settings
+    max_tokens = settings.n_predict
+    if max_tokens == 0 and not body.echo:
+        max_tokens = 1  # llama-server's answer to 0; with `echo` the prompt alone is wanted
+    cache_prompt = state.settings.cache_prompt if body.cache_prompt is None else body.cache_prompt
+    return Request(
+        prompt=prompt.tokens,
+        sampling=settings.sampling,
+        max_tokens=max_tokens,
+        n_probs=min(settings.n_probs, state.engine.model.n_vocab),
+        post_sampling_probs=settings.post_sampling_probs,
+        prompt_logprobs=bool(body.echo) and body.n_probs is not None,
+        cache_prompt=cache_prompt,
+    )
+
+
+class CompletionResponse(Response):
+    """Runs the request when it is sent, so that a client that leaves ends it in any state."""
+
+    def __init__(self, state: ServerState, facts: ResponseFacts, choices: Sequence[Choice]) -> None:
+        super().__init__()
+        self._state = state
+        self._facts = facts
+        self._choices = choices
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        record = record_of(scope)
+        record.choices = self._choices
+        try:
+            async with Disconnect(receive):
+                await self._run(scope, receive, send)
+        except ClientGone:
+            record.aborted = "disconnect"
+        except SlowClient:
+            record.aborted = "slow client"
+            await abort_connection(scope)
+        except ApiError as error:
+            await error_response(error)(scope, receive, send)
+        finally:
+            for choice in self._choices:
+                choice.close()
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._facts.body.stream:
+            response = Response(await self._whole(), media_type=JSON_TYPE)
+            await response(scope, receive, send)
+            return
+        interval = self._facts.body.sse_ping_interval
+        settings = self._state.settings
+        options = StreamOptions(
+            progress=bool(self._facts.body.return_progress),
+            ping_s=settings.sse_ping_interval if interval is None else interval,
+            send_timeout_s=settings.send_timeout,
+        )
+        if len(self._choices) == 1:
+            await stream_one(self._choices[0], send, options)
+        else:
+            await stream_merged(self._choices, scope, send, options)
+
+    async def _whole(self) -> bytes:
+        if len(self._choices) == 1:
+            await self._choices[0].run()
+        else:
+            await _run_all(self._choices)
+        writers = [choice.writer for choice in self._choices]
+        for writer in writers:
+            await self._drop_stop_probs(writer)
+        return orjson.dumps(writers[0].respond(writers))
+
+    async def _drop_stop_probs(self, writer: ChoiceWriter) -> None:
+        """llama-server leaves out as many entries as the stop string has tokens."""
+        if writer.probs and writer.generation.stopping_word:
+            word = writer.generation.stopping_word
+            tokens = await self._state.engine.tokenize(word, add_special=False, parse_special=False)
+            writer.drop_probs(len(tokens))
+
+
+async def _run_all(choices: Sequence[Choice]) -> None:
+    tasks = [asyncio.create_task(choice.run()) for choice in choices]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

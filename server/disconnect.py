@@ -1,0 +1,62 @@
+"""Notices that the client has gone, while a request waits, runs or streams; or cuts it off."""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from starlette.types import Receive, Scope
+
+ABORT = "unpaced.abort"
+"""ASGI extension of our protocol class: drops the connection and what is still to be sent."""
+
+
+class ClientGone(Exception):
+    """The client closed the connection; nobody reads a response."""
+
+
+class Disconnect:
+    """Async context: a disconnect cancels what runs inside, which then ends with `ClientGone`.
+
+    Enter it once the body has been read; until the exit nothing else may call `receive`.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._watcher: asyncio.Task[None] | None = None
+        self._owner: asyncio.Task[object] | None = None
+        self._happened = False
+
+    async def __aenter__(self) -> Self:
+        self._owner = asyncio.current_task()
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._watcher is not None and self._owner is not None
+        self._watcher.cancel()
+        if self._happened:
+            # As asyncio.timeout does: a cancellation from elsewhere stays one.
+            if self._owner.uncancel() > 0:
+                return
+            if kind is None or kind is asyncio.CancelledError:
+                raise ClientGone from None
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        assert self._owner is not None
+        self._happened = True
+        self._owner.cancel()
+
+
+async def abort_connection(scope: Scope) -> None:
+    """Drop the connection without sending what is buffered for it."""
+    extension = scope.get("extensions", {}).get(ABORT)
+    if extension is not None:
+        extension["abort"]()
+        await asyncio.sleep(0.01)  # until the protocol has seen it

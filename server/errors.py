@@ -1,0 +1,112 @@
+"""What a client is told when a request fails: llama-server's error objects, in one place."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+JSON_TYPE: Final = "application/json; charset=utf-8"
+RETRY_AFTER_S: Final = "1"
+
+
+class ApiError(Exception):
+    """A failed request. `param` names the field at fault; `extra` joins the error object."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        *,
+        param: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.param = param
+        self.extra = dict(extra or {})
+        self.headers = dict(headers or {})
+
+    def to_json(self) -> dict[str, Any]:
+        """The body: `{"error": {...}}`."""
+        error: dict[str, Any] = {"code": self.status, "message": str(self), "type": self.kind}
+        if self.param is not None:
+            error["param"] = self.param
+        return {"error": error | self.extra}
+
+
+def invalid(message: str, *, param: str | None = None) -> ApiError:
+    """400: the client's fault."""
+    return ApiError(400, "invalid_request_error", message, param=param)
+
+
+def invalid_field(name: str, message: str) -> ApiError:
+    """400 that names a field, worded as llama-server words it."""
+    return invalid(f"Field '{name}': {message}", param=name)
+
+
+def exceeds_context(n_prompt: int, n_ctx: int) -> ApiError:
+    """400: the prompt does not fit the slot's context. Both are tokens."""
+    return ApiError(
+        400,
+        "exceed_context_size_error",
+        f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), "
+        "try increasing it",
+        extra={"n_prompt_tokens": n_prompt, "n_ctx": n_ctx},
+    )
+
+
+def unavailable(message: str, *, close: bool = False) -> ApiError:
+    """503 with Retry-After: try again later."""
+    headers = {"retry-after": RETRY_AFTER_S}
+    if close:
+        headers["connection"] = "close"
+    return ApiError(503, "unavailable_error", message, headers=headers)
+
+
+def not_found() -> ApiError:
+    """404 for a wrong path or method, as llama-server answers both."""
+    return ApiError(404, "not_found_error", "File Not Found")
+
+
+def not_supported(message: str) -> ApiError:
+    """501: this server was started without it, or has no such thing."""
+    return ApiError(501, "not_supported_error", message)
+
+
+def server_fault(message: str) -> ApiError:
+    """500: our fault or the engine's."""
+    return ApiError(500, "server_error", message)
+
+
+def error_response(error: ApiError) -> Response:
+    """The whole response to a request that failed before its stream began."""
+    return Response(
+        orjson.dumps(error.to_json()),
+        status_code=error.status,
+        headers=error.headers,
+        media_type=JSON_TYPE,
+    )
+
+
+def error_frame(error: ApiError) -> bytes:
+    """The last event of a stream that failed; no [DONE] follows, as in llama-server."""
+    return b"data: " + orjson.dumps(error.to_json()) + b"\n\n"
+
+
+async def handle_error(_: Request, error: Exception) -> Response:
+    """The one exception handler of the application."""
+    if isinstance(error, ApiError):
+        return error_response(error)
+    if isinstance(error, HTTPException):
+        if error.status_code in (404, 405):
+            return error_response(not_found())
+        return error_response(
+            ApiError(error.status_code, "invalid_request_error", str(error.detail))
+        )
+    return error_response(server_fault("internal error; the server's log has the details"))

@@ -1,0 +1,137 @@
+"""One sequence while it is generated: the engine's events in, text and figures out."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from engine_ext import EventKind, FinishReason
+from server.errors import ApiError, server_fault, unavailable
+from server.histogram import Histogram
+from server.text_stream import TextStream
+from server.timings import Timings
+
+if TYPE_CHECKING:
+    from engine_ext import TokenEvent
+
+_STARTED: Final = int(EventKind.STARTED)
+_PREFILL: Final = int(EventKind.PREFILL)
+_TOKEN: Final = int(EventKind.TOKEN)
+_PROMPT_LOGPROB: Final = int(EventKind.PROMPT_LOGPROB)
+_FINISHED: Final = int(EventKind.FINISHED)
+_STOP_TYPES: Final = {
+    FinishReason.EOS: "eos",
+    FinishReason.TOKEN_LIMIT: "limit",
+    FinishReason.CONTEXT_LIMIT: "limit",
+}
+
+
+class Generation:
+    """Feed it every event of its stream, in order; it says what text each one makes final.
+
+    It knows nothing of JSON or of sockets. `is_over` comes with the FINISHED event, or earlier
+    where a stop string was found: what the engine decoded beyond that is dropped.
+    """
+
+    __slots__ = (
+        "_inter_token",
+        "_pieces",
+        "_text",
+        "error",
+        "has_new_line",
+        "index",
+        "is_over",
+        "n_processed",
+        "prompt_us",
+        "slot",
+        "stop_type",
+        "timings",
+        "truncated",
+    )
+
+    def __init__(
+        self, index: int, pieces: Sequence[bytes], stops: Sequence[str], inter_token: Histogram
+    ) -> None:
+        self.index = index
+        self._pieces = pieces
+        self._text = TextStream(stops)
+        self._inter_token = inter_token
+        self.slot = -1
+        self.timings = Timings()
+        self.n_processed = 0  # prompt tokens in the KV
+        self.prompt_us = 0  # when they got there
+        self.has_new_line = False
+        self.truncated = False
+        self.stop_type = "none"
+        self.error: ApiError | None = None
+        self.is_over = False
+
+    @property
+    def stopping_word(self) -> str:
+        """The stop string that ended the text; empty if none did."""
+        return self._text.stopping_word
+
+    @property
+    def finish_reason(self) -> str:
+        """OpenAI's word for the end."""
+        return "stop" if self.stop_type in ("eos", "word") else "length"
+
+    @property
+    def n_cached_after(self) -> int:
+        """Tokens of this sequence that the slot's KV holds at its end: all but the last one."""
+        return self.timings.n_prompt + max(0, self.timings.n_decoded - 1)
+
+    def feed(self, event: "TokenEvent") -> str | None:
+        """Take one event. Returns a token's final text, "" included; None for other events."""
+        kind = event.kind
+        if kind == _TOKEN:
+            return self._take_token(event)
+        if kind == _STARTED:
+            self.slot = event.slot
+            self.timings.start_us = event.t_us
+            self.timings.n_prompt = event.n_prompt
+            self.timings.n_cached = self.n_processed = event.n_cached
+        elif kind == _PREFILL:
+            self.n_processed = event.n_processed
+            self.prompt_us = event.t_us
+        elif kind == _FINISHED and not self.is_over:
+            self._take_finish(FinishReason(event.finish_reason), event)
+        return None
+
+    def finish_text(self) -> str:
+        """What the stop machine held back; call once, when `is_over`."""
+        rest = self._text.finish()
+        if "\n" in rest:
+            self.has_new_line = True
+        return rest
+
+    def _take_token(self, event: "TokenEvent") -> str | None:
+        if self.is_over:
+            return None
+        timings = self.timings
+        t_us = event.t_us
+        if timings.n_decoded:
+            self._inter_token.observe((t_us - timings.last_token_us) * 1e-6)
+        else:
+            timings.first_token_us = t_us
+        timings.last_token_us = t_us
+        timings.n_decoded += 1
+        text = self._text.push(self._pieces[event.token])
+        if "\n" in text:
+            self.has_new_line = True
+        if self._text.stopping_word:
+            self.stop_type = "word"
+            self.is_over = True
+        return text
+
+    def _take_finish(self, reason: FinishReason, event: "TokenEvent") -> None:
+        self.is_over = True
+        self.stop_type = _STOP_TYPES.get(reason, "none")
+        self.truncated = reason is FinishReason.CONTEXT_LIMIT
+        n = self.timings.n_decoded
+        if reason is FinishReason.NON_FINITE:
+            self.error = server_fault(f"the model's logits are not finite after {n} tokens")
+        elif reason is FinishReason.DECODE_FAILED:
+            self.error = server_fault(f"llama_decode failed with {event.status} after {n} tokens")
+        elif reason is FinishReason.EXCEPTION:
+            self.error = server_fault(f"the engine failed after {n} tokens")
+        elif reason is FinishReason.STOPPED:
+            self.error = unavailable("the server is stopping")

@@ -1,0 +1,44 @@
+"""Structured logs on standard error: one line a request, none on the token path."""
+
+import logging
+import sys
+
+import structlog
+
+from server.settings import Settings
+
+
+def configure_logs(settings: Settings) -> None:
+    """Route structlog's and the standard library's records through one formatter."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    if settings.log_format == "json":
+        renderer = structlog.processors.JSONRenderer()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(settings.log_level.upper())
+    # uvicorn's own start and stop messages repeat ours.
+    logging.getLogger("uvicorn.error").setLevel(
+        logging.WARNING if settings.log_level == "info" else settings.log_level.upper()
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -1,0 +1,172 @@
+"""The server as a process: uvicorn in the main thread, signals, progress, orderly end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+import structlog
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+
+from engine_ext import Engine
+from server.app import create_app
+from server.errors import unavailable
+from server.listener import url_of
+from server.logs import configure_logs
+from server.protocol import LimitedHttpProtocol
+from server.settings import Settings
+from server.state import Phase, ServerState
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_KEEP_ALIVE_S: Final = 75
+_PROGRESS_S: Final = 0.5
+
+
+class ServerProcess:
+    """Runs once. SIGTERM or SIGINT drains; the second one ends the process at once."""
+
+    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+        configure_logs(settings)
+        self._settings = settings
+        self._listener = listener
+        self._log = structlog.stdlib.get_logger("unpaced")
+        self._engine = Engine(settings.engine_config())
+        self._app: FastAPI = create_app(self._engine, settings)
+        self._state: ServerState = self._app.state.server
+        self._server = _Server(self._app, settings)
+        self._signal_count = 0
+        self._background: set[asyncio.Task[None]] = set()
+        self._load_error: Exception | None = None
+
+    def run(self) -> int:
+        """Serve until told to stop. Raises: engine_ext's ModelLoadError."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._run())
+        if self._load_error is not None:
+            raise self._load_error
+        return 0
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, partial(self._on_signal, number))
+        self._server.on_started = lambda: self._start(self._tell_progress())
+        try:
+            await self._server.serve(sockets=[self._listener])
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+            for task in self._background:
+                task.cancel()
+
+    def _start(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # -- start ----------------------------------------------------------------------------------
+
+    async def _tell_progress(self) -> None:
+        started = time.monotonic()
+        url = url_of(self._listener) + self._settings.api_prefix
+        self._log.info("loading", model=str(self._settings.model), url=url)
+        loaded: asyncio.Task[None] = self._app.state.loaded
+        while not loaded.done():
+            await asyncio.wait([loaded], timeout=_PROGRESS_S)
+            if not loaded.done():
+                self._log.info("loading", progress=f"{self._engine.load_progress:.0%}")
+        if loaded.cancelled():
+            return
+        error = loaded.exception()
+        if error is not None:
+            self._load_error = error if isinstance(error, Exception) else RuntimeError(str(error))
+            self._server.should_exit = True
+            return
+        model, placement = self._engine.model, self._engine.placement
+        self._log.info(
+            "ready",
+            url=url,
+            model=self._state.model_name,
+            n_ctx=model.n_ctx,
+            n_slots=self._settings.n_slots,
+            threads=placement.n_threads,
+            decode_core=placement.decode_cores[0] if placement.decode_cores else None,
+            seconds=round(time.monotonic() - started, 2),
+        )
+        if self._settings.log_format == "console":
+            print(_curl_line(url), file=sys.stderr, flush=True)
+
+    # -- end ------------------------------------------------------------------------------------
+
+    def _on_signal(self, number: int) -> None:
+        self._signal_count += 1
+        if self._signal_count > 1:
+            os._exit(128 + number)
+        self._log.info("stopping", signal=signal.Signals(number).name)
+        self._state.phase = Phase.DRAINING
+        self._start(self._drain())
+
+    async def _drain(self) -> None:
+        """Let running requests end, up to the limit; then stop the engine, which ends the rest."""
+        admission = self._state.admission
+        try:
+            async with asyncio.timeout(self._settings.drain_timeout):
+                await admission.idle()
+        except TimeoutError:
+            self._log.warning("drain timeout", running=admission.n_running)
+            admission.refuse_waiting(unavailable("the server is stopping"))
+            await self._engine.stop()
+        self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers: ours drain first."""
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        protocol = type(
+            "ConfiguredProtocol",
+            (LimitedHttpProtocol,),
+            {
+                "max_header_bytes": settings.max_header_bytes,
+                "header_timeout_s": settings.header_timeout,
+            },
+        )
+        self.on_started: Callable[[], None] = lambda: None
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=protocol,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=5,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, then `on_started`."""
+        await super().startup(sockets)
+        self.on_started()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None: `ServerProcess` has them."""
+        yield
+
+
+def _curl_line(url: str) -> str:
+    return (
+        f"\n  curl -N {url}/v1/completions -H 'Content-Type: application/json' "
+        '-d \'{"prompt": "Once upon a time", "max_tokens": 64, "stream": true}\'\n'
+    )

@@ -1,0 +1,65 @@
+"""What the log and the metrics say of one HTTP request."""
+
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.types import Scope
+
+if TYPE_CHECKING:
+    from server.choice import Choice
+
+_KEY: Final = "unpaced.record"
+_GOOD_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """Filled while the request runs; read once, when it is over."""
+
+    request_id: str
+    started_us: int = field(default_factory=lambda: time.monotonic_ns() // 1000)
+    status: int = 0
+    aborted: str = ""
+    choices: "Sequence[Choice]" = ()
+
+    def to_log(self) -> dict[str, Any]:
+        """Figures of the log line. No text of the client's is in it."""
+        entry: dict[str, Any] = {
+            "request_id": self.request_id,
+            "status": self.status,
+            "duration_ms": round((time.monotonic_ns() / 1000 - self.started_us) / 1e3, 1),
+        }
+        if self.aborted:
+            entry["aborted"] = self.aborted
+        if self.choices:
+            first = self.choices[0]
+            timings = [choice.generation.timings for choice in self.choices]
+            entry["n_prompt"] = sum(t.n_prompt for t in timings)
+            entry["n_cached"] = sum(t.n_cached for t in timings)
+            entry["n_decoded"] = sum(t.n_decoded for t in timings)
+            entry["stop"] = first.generation.stop_type
+            if timings[0].first_token_us:
+                wait_us = timings[0].first_token_us - first.arrived_us
+                entry["ttft_ms"] = round(wait_us / 1e3, 1)
+        return entry
+
+
+def open_record(scope: Scope) -> RequestRecord:
+    """A record for a new request, under the client's `x-request-id` if that is a plain one."""
+    request_id = secrets.token_hex(16)
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _GOOD_ID.fullmatch(value):
+            request_id = value.decode()
+    record = RequestRecord(request_id)
+    scope[_KEY] = record
+    return record
+
+
+def record_of(scope: Scope) -> RequestRecord:
+    """The record that the middleware opened."""
+    record = scope.get(_KEY)
+    return record if isinstance(record, RequestRecord) else open_record(scope)

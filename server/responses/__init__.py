@@ -1,0 +1,1 @@
+"""Response bodies and stream events: the only place where wire shapes are written."""

@@ -1,0 +1,178 @@
+"""OpenAI's text completion, as llama-server writes it.
+
+Source: llama.cpp 0c1e57098, tools/server/server-task.cpp (to_json_oaicompat).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
+
+from server.generation import Generation
+from server.prompt import Prompt
+from server.responses.logprobs import LegacyLogprobs
+from server.responses.native import NativeWriter
+from server.responses.writer import ChoiceWriter, ResponseFacts, sse
+
+if TYPE_CHECKING:
+    from engine_ext import TokenEvent
+
+
+class OpenAiWriter(ChoiceWriter):
+    """One choice of /v1/completions."""
+
+    done: ClassVar[bytes] = b"data: [DONE]\n\n"
+
+    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: Generation) -> None:
+        super().__init__(facts, prompt, generation)
+        self._head = b'data: {"choices":[{"text":'
+        self._tail = (
+            b',"index":%d,"logprobs":null,"finish_reason":null}],' % generation.index
+            + orjson.dumps(self._frame())[1:]
+            + b"\n\n"
+        )
+        self._native = NativeWriter(facts, prompt, generation)
+        self._legacy: LegacyLogprobs | None = None
+        self._echo = ""
+        if facts.body.echo:
+            self._start_echo()
+
+    # -- stream ---------------------------------------------------------------------------------
+
+    def start(self) -> bytes:
+        """The echoed prompt, where asked for."""
+        if not self.facts.body.echo:
+            return b""
+        logprobs = None if self._legacy is None else self._legacy.take()
+        return sse({"choices": [self._choice(self._echo, logprobs, None)]} | self._frame())
+
+    def token(self, event: "TokenEvent", text: str) -> bytes:
+        """One token's event."""
+        if self.facts.is_plain:
+            return self._head + orjson.dumps(text) + self._tail
+        logprobs: dict[str, Any] | None = None
+        if self._legacy is not None:
+            self._legacy.add(event)
+            logprobs = self._legacy.take()
+        elif self.facts.body.n_probs:
+            logprobs = {"content": [self.probs_of(event)]}
+        body = {"choices": [self._choice(text, logprobs, None)]} | self._frame()
+        if self.facts.body.verbose:
+            body["__verbose"] = self._native.token_json(event, text)
+        if self.facts.body.timings_per_token:
+            body["timings"] = self.generation.timings.to_json()
+        return sse(body)
+
+    def rest(self, text: str) -> bytes:
+        """Text that was held back until the end."""
+        return sse({"choices": [self._choice(text, None, None)]} | self._frame())
+
+    def progress(self, event: "TokenEvent") -> bytes:
+        """The prompt's progress, in a chunk without text."""
+        body = {"choices": [self._choice("", None, None)]} | self._frame()
+        if self.facts.body.timings_per_token:
+            body["timings"] = self.generation.timings.to_json()
+        return sse(body | {"prompt_progress": self.progress_json(event)})
+
+    def final(self, others: "Sequence[ChoiceWriter] | None") -> bytes:
+        """The finish reason; the request's usage with the last choice's."""
+        body = {"choices": [self._choice("", None, self.generation.finish_reason)]}
+        return sse(body | self._end(others))
+
+    # -- whole ----------------------------------------------------------------------------------
+
+    def prompt_logprob(self, event: "TokenEvent") -> None:
+        """One prompt token's logprob, where echoed."""
+        if self._legacy is not None:
+            self._legacy.add(event)
+
+    def keep(self, event: "TokenEvent", text: str) -> None:
+        """One token of a response that does not stream."""
+        if self._legacy is None:
+            super().keep(event, text)
+        else:
+            self.content.append(text)
+            self._legacy.add(event)
+
+    def whole_choice(self) -> dict[str, Any]:
+        """This choice in the list of choices."""
+        logprobs: dict[str, Any] | None = None
+        if self._legacy is not None:
+            logprobs = self._legacy.take()
+        elif self.probs:
+            logprobs = {"content": self.probs}
+        text = self._echo + "".join(self.content)
+        return self._choice(text, logprobs, self.generation.finish_reason)
+
+    @classmethod
+    def respond(cls, writers: "Sequence[OpenAiWriter]") -> Any:
+        """One object with all choices; `timings` are the first one's."""
+        return {"choices": [writer.whole_choice() for writer in writers]} | writers[0]._end(writers)
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _choice(
+        self, text: str, logprobs: dict[str, Any] | None, finish_reason: str | None
+    ) -> dict[str, Any]:
+        return {
+            "text": text,
+            "index": self.generation.index,
+            "logprobs": logprobs,
+            "finish_reason": finish_reason,
+        }
+
+    def _frame(self) -> dict[str, Any]:
+        return {
+            "created": self.facts.created,
+            "model": self.facts.model,
+            "system_fingerprint": self.facts.fingerprint,
+            "object": "text_completion",
+            "id": self.facts.completion_id,
+        }
+
+    def _end(self, others: "Sequence[ChoiceWriter] | None") -> dict[str, Any]:
+        body = self._frame()
+        completion_id = body.pop("id")
+        if others is not None:
+            body["usage"] = usage(others)
+        body["id"] = completion_id
+        if self.facts.body.verbose:
+            body["__verbose"] = self._native_whole()
+        body["timings"] = self.generation.timings.to_json()
+        return body
+
+    def _native_whole(self) -> dict[str, Any]:
+        self._native.content = self.content
+        self._native.tokens = self.tokens
+        self._native.probs = self.probs
+        return self._native.whole_json()
+
+    def _start_echo(self) -> None:
+        pieces = self.facts.pieces
+        joined = b"".join(pieces[token] for token in self.prompt.tokens).decode(errors="replace")
+        self._echo = joined if self.prompt.text is None else self.prompt.text
+        if self.facts.body.n_probs is None:
+            return
+        self._legacy = LegacyLogprobs(pieces, self.facts.body.n_probs)
+        # SentencePiece tokenisers put a space in front, which the echo does not show.
+        n_skipped = 1 if joined == " " + self._echo else 0
+        self._legacy.add_prompt_start(self.prompt.tokens[0], n_skipped)
+
+
+def usage(writers: Sequence[ChoiceWriter]) -> dict[str, Any]:
+    """Tokens of the whole request. A prompt counts once, however many choices it has."""
+    n_prompt = n_cached = n_decoded = 0
+    counted: set[int] = set()
+    for writer in writers:
+        timings = writer.generation.timings
+        n_decoded += timings.n_decoded
+        if id(writer.prompt) not in counted:
+            counted.add(id(writer.prompt))
+            n_prompt += timings.n_prompt
+            n_cached += timings.n_cached
+    return {
+        "completion_tokens": n_decoded,
+        "prompt_tokens": n_prompt,
+        "total_tokens": n_decoded + n_prompt,
+        "prompt_tokens_details": {"cached_tokens": n_cached},
+    }

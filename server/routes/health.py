@@ -1,0 +1,49 @@
+"""Is the process alive, is the model loaded, does the decode thread move."""
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from engine_ext.stats import EngineState
+from server.errors import JSON_TYPE, error_response, unavailable
+from server.state import Phase, ServerState, state_of
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/health")
+@router.get("/v1/health")
+async def health() -> Response:
+    """llama-server's: 200 once the model is loaded; before, the middleware answers 503."""
+    return _ok({"status": "ok"})
+
+
+@router.get("/health/live")
+async def live() -> Response:
+    """200 as long as the event loop turns, loading and draining included."""
+    return _ok({"status": "ok"})
+
+
+@router.get("/health/ready")
+async def ready(request: Request) -> Response:
+    """200 if a request would be served now; the decode thread's heartbeat is looked at."""
+    reason = _why_not_ready(state_of(request))
+    return _ok({"status": "ok"}) if reason is None else error_response(unavailable(reason))
+
+
+def _why_not_ready(state: ServerState) -> str | None:
+    if state.phase is Phase.LOADING:
+        return f"Loading model ({state.engine.load_progress:.0%})"
+    if state.phase is Phase.DRAINING:
+        return "the server is shutting down"
+    stats = state.engine.stats()
+    if stats.state is not EngineState.READY:
+        return f"the engine is {stats.state.name.lower()}"
+    if stats.heartbeat_age_s > state.settings.stall_timeout:
+        return f"the decode thread has not moved for {stats.heartbeat_age_s:.0f} s"
+    return None
+
+
+def _ok(body: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(body), media_type=JSON_TYPE)

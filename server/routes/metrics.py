@@ -1,0 +1,26 @@
+"""GET /metrics for Prometheus."""
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import generate_latest
+
+from server.errors import not_supported
+from server.state import state_of
+
+router = APIRouter(tags=["metrics"])
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Our metrics, then llama-server's names; text format 0.0.4."""
+    state = state_of(request)
+    if not state.settings.metrics:
+        raise not_supported(
+            "This server does not support metrics endpoint. Start it with `--metrics`"
+        )
+    # Rendering takes milliseconds: another thread's, not the streams'.
+    ours = await asyncio.to_thread(generate_latest, state.metrics.registry)
+    text = ours + state.llamacpp.render(state.engine.stats()).encode()
+    headers = {"process-start-time-unix": str(int(state.started_at))}
+    return Response(text, headers=headers, media_type="text/plain; version=0.0.4; charset=utf-8")

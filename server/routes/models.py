@@ -1,0 +1,102 @@
+"""GET /v1/models, /models and /props: what is served."""
+
+import time
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from server.errors import JSON_TYPE
+from server.responses.generation_settings import GenerationSettings
+from server.state import ServerState, state_of
+
+router = APIRouter(tags=["models"])
+
+
+@router.get("/v1/models")
+@router.get("/models")
+async def models(request: Request) -> Response:
+    """OpenAI's list, with llama-server's `meta` and its Ollama-like twin."""
+    state = state_of(request)
+    name = state.model_name
+    body = {
+        "models": [
+            {
+                "name": name,
+                "model": name,
+                "modified_at": "",
+                "size": "",
+                "digest": "",
+                "type": "model",
+                "description": "",
+                "tags": [""],
+                "capabilities": ["completion"],
+                "parameters": "",
+                "details": {
+                    "parent_model": "",
+                    "format": "gguf",
+                    "family": "",
+                    "families": [""],
+                    "parameter_size": "",
+                    "quantization_level": "",
+                },
+            }
+        ],
+        "object": "list",
+        "data": [
+            {
+                "id": name,
+                "aliases": state.aliases,
+                "tags": [],
+                "object": "model",
+                "created": int(time.time()),
+                "owned_by": "llamacpp",
+                "meta": _meta(state),
+            }
+        ],
+    }
+    return Response(orjson.dumps(body), media_type=JSON_TYPE)
+
+
+def _meta(state: ServerState) -> dict[str, Any]:
+    model = state.engine.model
+    return {
+        "vocab_type": model.vocab_type,
+        "n_vocab": model.n_vocab,
+        "n_ctx": model.n_ctx,
+        "n_ctx_train": model.n_ctx_train,
+        "n_embd": model.n_embd,
+        "n_params": model.n_params,
+        "size": model.size_bytes,
+        "ftype": model.ftype,
+    }
+
+
+@router.get("/props")
+async def props(request: Request) -> Response:
+    """llama-server's description of the server and of the defaults."""
+    state = state_of(request)
+    model, settings = state.engine.model, state.settings
+    defaults = GenerationSettings(
+        sampling=settings.sampling_defaults(), n_predict=-1
+    ).to_defaults_json()
+    body = {
+        "default_generation_settings": {"params": defaults, "n_ctx": model.n_ctx},
+        "total_slots": settings.n_slots,
+        "model_alias": state.model_name,
+        "model_ftype": model.ftype,
+        "model_path": str(settings.model),
+        "modalities": {"vision": False, "video": False, "audio": False},
+        "endpoint_slots": False,
+        "endpoint_props": False,
+        "endpoint_metrics": settings.metrics,
+        "ui": False,
+        "ui_settings": {},
+        "chat_template": model.chat_template or "",
+        "bos_token": model.bos_piece,
+        "eos_token": model.eos_piece,
+        "build_info": state.fingerprint,
+        "is_sleeping": False,
+        "cors_proxy_enabled": False,
+    }
+    return Response(orjson.dumps(body), media_type=JSON_TYPE)

@@ -1,0 +1,104 @@
+"""The body of /completion, /completions and /v1/completions: one schema for all three."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import ValidationError
+
+from server.errors import ApiError, invalid, invalid_field
+from server.schemas.sampling import SamplingFields
+from server.schemas.values import INT32_MAX, Only, Strings, Switch, Whole, json_type
+
+MAX_CHOICES: Final = 128
+"""OpenAI's limit. llama-server's is its number of slots; here the rest waits its turn."""
+
+# The first name that is present wins, as in llama-server.
+_ALIASES: Final = {
+    "n_predict": ("n_predict", "max_completion_tokens", "max_tokens"),
+    "n_cmpl": ("n_cmpl", "n"),
+    "n_probs": ("n_probs", "logprobs"),
+}
+
+
+class CompletionBody(SamplingFields):
+    """What a client may send. None is "the server's default"."""
+
+    prompt: Any = None
+    n_predict: Annotated[int | None, Whole(-1, INT32_MAX)] = None
+    n_cmpl: Annotated[int | None, Whole(1, MAX_CHOICES)] = None
+    stop: Annotated[tuple[str, ...] | None, Strings(one=True)] = None
+    stream: Annotated[bool | None, Switch()] = None
+    stream_options: Any = None
+    echo: Annotated[bool | None, Switch()] = None
+    n_probs: Annotated[int | None, Whole(0, INT32_MAX, switch=True)] = None
+    post_sampling_probs: Annotated[bool | None, Switch()] = None
+    cache_prompt: Annotated[bool | None, Switch()] = None
+    return_tokens: Annotated[bool | None, Switch()] = None
+    return_progress: Annotated[bool | None, Switch()] = None
+    timings_per_token: Annotated[bool | None, Switch()] = None
+    verbose: Annotated[bool | None, Switch()] = None
+    sse_ping_interval: Annotated[int | None, Whole(-1, INT32_MAX)] = None
+    response_fields: Annotated[tuple[str, ...] | None, Strings()] = None
+    # They say what a context shift keeps; without context shift, which is the default, nothing.
+    n_keep: Annotated[int | None, Whole(-1, INT32_MAX)] = None
+    n_discard: Annotated[int | None, Whole(0, INT32_MAX)] = None
+
+    # Known, and not honoured yet.
+    n_indent: Annotated[Any, Only((0,), "not supported")] = None
+    t_max_predict_ms: Annotated[Any, Only((0, -1), "not supported")] = None
+    n_cache_reuse: Annotated[Any, Only((0,), "not supported")] = None
+    id_slot: Annotated[Any, Only((-1,), "choosing a slot is not supported")] = None
+    lora: Annotated[Any, Only(([],), "LoRA adapters are not supported")] = None
+    response_format: Annotated[
+        Any, Only(({"type": "text"},), "structured output is not supported")
+    ] = None
+    suffix: Annotated[Any, Only(("",), "not supported")] = None
+    best_of: Any = None
+    min_tokens: Annotated[Any, Only((0,), "not supported")] = None
+    stop_token_ids: Annotated[Any, Only(([],), "not supported")] = None
+
+    @property
+    def n_choices(self) -> int:
+        """Completions a prompt."""
+        return self.n_cmpl or 1
+
+
+def parse_completion(body: dict[str, Any]) -> CompletionBody:
+    """Check a decoded body. Raises: ApiError that names the first field at fault."""
+    names = {}
+    checked = dict(body)
+    for field, aliases in _ALIASES.items():
+        for alias in aliases:
+            if body.get(alias) is not None:
+                checked[field] = body[alias]
+                names[field] = alias
+                break
+    try:
+        parsed = CompletionBody.model_validate(checked)
+    except ValidationError as error:
+        raise _field_error(error, names) from None
+    _check_together(parsed)
+    return parsed
+
+
+def _field_error(error: ValidationError, names: dict[str, str]) -> ApiError:
+    first = error.errors(include_url=False, include_context=False)[0]
+    field = str(first["loc"][0]) if first["loc"] else "body"
+    return invalid_field(names.get(field, field), first["msg"])
+
+
+def _check_together(body: CompletionBody) -> None:
+    if body.prompt is None:
+        raise invalid('"prompt" is required', param="prompt")
+    options = body.stream_options
+    if options is not None:
+        if not isinstance(options, dict):
+            raise invalid_field(
+                "stream_options", f"type must be object, but is {json_type(options)}"
+            )
+        include = options.get("include_usage")
+        if include is not None and not isinstance(include, bool):
+            raise invalid_field(
+                "include_usage", f"type must be boolean, but is {json_type(include)}"
+            )
+    if body.best_of is not None and body.best_of != body.n_choices:
+        raise invalid_field("best_of", "only a value equal to n is supported")

@@ -1,0 +1,80 @@
+"""What the server bears, and how it ends."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, Field
+
+from server.settings.option import Option
+
+
+class LimitSettings(BaseModel):
+    """What the server bears, and how it ends. Durations are seconds."""
+
+    group: ClassVar[str] = "Limits and shutdown"
+
+    max_queue_requests: Annotated[
+        int,
+        Field(ge=0),
+        Option(
+            ("--max-queue-requests",),
+            "completions that may wait for a slot; 503 beyond",
+            metavar="N",
+        ),
+    ] = 256
+    max_queue_tokens: Annotated[
+        int,
+        Field(ge=0),
+        Option(
+            ("--max-queue-tokens",),
+            "prompt tokens that may wait for a slot; 503 beyond; 0: no limit",
+            metavar="N",
+        ),
+    ] = 1_048_576
+    max_body_bytes: Annotated[
+        int,
+        Field(ge=1024),
+        Option(("--max-body-bytes",), "longest request body; 413 beyond", metavar="N"),
+    ] = 8 * 1024 * 1024
+    max_header_bytes: Annotated[
+        int,
+        Field(ge=1024),
+        Option(
+            ("--max-header-bytes",), "longest request line and headers; 431 beyond", metavar="N"
+        ),
+    ] = 64 * 1024
+    header_timeout: Annotated[
+        float,
+        Field(gt=0),
+        Option(("--header-timeout",), "seconds a client has for its headers", metavar="S"),
+    ] = 10.0
+    body_timeout: Annotated[
+        float,
+        Field(gt=0),
+        Option(("--body-timeout",), "seconds a client has for its body", metavar="S"),
+    ] = 30.0
+    send_timeout: Annotated[
+        float,
+        Field(gt=0),
+        Option(
+            ("-to", "--timeout", "--send-timeout"),
+            "seconds a client may read nothing of its stream before it is cut off",
+            env="TIMEOUT",
+            metavar="S",
+        ),
+    ] = 30.0
+    drain_timeout: Annotated[
+        float,
+        Field(ge=0),
+        Option(
+            ("--drain-timeout",), "seconds that running requests have after SIGTERM", metavar="S"
+        ),
+    ] = 30.0
+    stall_timeout: Annotated[
+        float,
+        Field(gt=0),
+        Option(
+            ("--stall-timeout",),
+            "seconds without a step before /health/ready says 503",
+            metavar="S",
+        ),
+    ] = 60.0

@@ -1,0 +1,136 @@
+"""Which model to load, and how."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, Field
+
+import engine_ext
+from engine_ext.config import CacheType
+from server.settings.option import Option
+
+DEMO_MODEL = Path(engine_ext.__file__).parent / "models" / "demo.gguf"
+"""The model that comes with the package."""
+
+
+class ModelSettings(BaseModel):
+    """Which model to load, and how. Counts are tokens unless they say otherwise."""
+
+    group: ClassVar[str] = "Model and context"
+
+    config: Annotated[
+        Path | None,
+        Option(
+            ("--config",),
+            "read settings from this TOML file: keys are the long flags, such as ctx-size = 4096",
+            metavar="FILE",
+        ),
+    ] = None
+    model: Annotated[
+        Path,
+        Option(
+            ("-m", "--model"),
+            "GGUF file; without it the built-in demo model",
+            env="MODEL",
+            metavar="FILE",
+        ),
+    ] = DEMO_MODEL
+    alias: Annotated[
+        str,
+        Option(
+            ("-a", "--alias"),
+            "names of the model in the API, comma-separated (default: the file's name)",
+            env="ALIAS",
+            metavar="NAME",
+        ),
+    ] = ""
+    ctx_size: Annotated[
+        int,
+        Field(ge=0),
+        Option(
+            ("-c", "--ctx-size"),
+            "tokens of context, shared by the slots; 0: as trained",
+            env="CTX_SIZE",
+            metavar="N",
+        ),
+    ] = 0
+    n_predict: Annotated[
+        int,
+        Field(ge=-1),
+        Option(
+            ("-n", "--predict", "--n-predict"),
+            "tokens to generate where a request names no number; -1: until the end of the context",
+            env="N_PREDICT",
+            metavar="N",
+        ),
+    ] = -1
+    parallel: Annotated[
+        int,
+        Field(ge=-1, le=256),
+        Option(
+            ("-np", "--parallel"),
+            "slots: requests that decode together; -1: 1",
+            env="N_PARALLEL",
+            metavar="N",
+        ),
+    ] = -1
+    batch_size: Annotated[
+        int,
+        Field(ge=1),
+        Option(
+            ("-b", "--batch-size"), "logical batch of the prompt, tokens", env="BATCH", metavar="N"
+        ),
+    ] = 2048
+    ubatch_size: Annotated[
+        int,
+        Field(ge=1),
+        Option(
+            ("-ub", "--ubatch-size"),
+            "tokens computed between two looks for a cancelled request",
+            env="UBATCH",
+            metavar="N",
+        ),
+    ] = 512
+    flash_attn: Annotated[
+        Literal["on", "off", "auto"],
+        Option(
+            ("-fa", "--flash-attn"),
+            "flash attention: on, off or auto",
+            env="FLASH_ATTN",
+            metavar="MODE",
+        ),
+    ] = "auto"
+    cache_type_k: Annotated[
+        CacheType,
+        Option(
+            ("-ctk", "--cache-type-k"),
+            "type of the K cache: f32 f16 bf16 q8_0 q4_0 q4_1 iq4_nl q5_0 q5_1",
+            env="CACHE_TYPE_K",
+            metavar="TYPE",
+        ),
+    ] = "f16"
+    cache_type_v: Annotated[
+        CacheType,
+        Option(
+            ("-ctv", "--cache-type-v"), "type of the V cache", env="CACHE_TYPE_V", metavar="TYPE"
+        ),
+    ] = "f16"
+    cache_prompt: Annotated[
+        bool,
+        Option(
+            ("--cache-prompt",),
+            "reuse the prefix a slot still holds",
+            env="CACHE_PROMPT",
+            off_flags=("--no-cache-prompt",),
+        ),
+    ] = True
+    mmap: Annotated[
+        bool, Option(("--mmap",), "map the file instead of reading it", off_flags=("--no-mmap",))
+    ] = True
+    mlock: Annotated[bool, Option(("--mlock",), "keep the model in RAM")] = False
+    check_tensors: Annotated[
+        bool, Option(("--check-tensors",), "look for invalid values while loading")
+    ] = False
+    warmup: Annotated[
+        bool, Option(("--warmup",), "run one empty step after loading", off_flags=("--no-warmup",))
+    ] = True

@@ -1,0 +1,39 @@
+"""One option: how it is spelled on the command line and in the environment."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Metadata of a settings field.
+
+    `flags`: spellings on the command line. `env`: llama-server's environment name without
+    `LLAMA_ARG_`; `UNPACED_<FIELD>` always works. `off_flags`: spellings that mean false.
+    `many`: may be given several times.
+    """
+
+    flags: tuple[str, ...]
+    help: str
+    env: str | None = None
+    off_flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    many: bool = False
+
+    @property
+    def name(self) -> str:
+        """The spelling that messages use: the longest."""
+        return max(self.flags, key=len)
+
+    def env_names(self, field: str) -> tuple[str, ...]:
+        """Environment names, ours first."""
+        ours = f"UNPACED_{field.upper()}"
+        return (ours,) if self.env is None else (ours, f"LLAMA_ARG_{self.env}")
+
+
+def option_of(info: "FieldInfo") -> Option:
+    """The option of a settings field; every field has one."""
+    return next(item for item in info.metadata if isinstance(item, Option))

@@ -1,0 +1,182 @@
+"""What a request gets that asks for nothing."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, Field, field_validator
+
+from engine_ext.sampling_params import RANDOM_SEED, SAMPLERS, SamplingParams
+from server.schemas.samplers import chain_from_letters, chain_from_names
+from server.settings.option import Option
+
+
+class SamplingSettings(BaseModel):
+    """What a request gets that asks for nothing."""
+
+    group: ClassVar[str] = "Sampling defaults"
+
+    seed: Annotated[
+        int,
+        Field(ge=-1, le=RANDOM_SEED),
+        Option(("-s", "--seed"), "-1: another one for every request", metavar="N"),
+    ] = -1
+    samplers: Annotated[
+        str, Option(("--samplers",), "chain, by names separated by ';'", metavar="NAMES")
+    ] = ";".join(SAMPLERS)
+    sampler_seq: Annotated[
+        str,
+        Option(
+            ("--sampler-seq", "--sampling-seq"),
+            "chain, by letters: edskypmxt; wins over --samplers",
+            metavar="LETTERS",
+        ),
+    ] = ""
+    temp: Annotated[
+        float,
+        Field(ge=0),
+        Option(("--temp", "--temperature"), "0: greedy", env="TEMPERATURE", metavar="T"),
+    ] = 0.8
+    dynatemp_range: Annotated[float, Option(("--dynatemp-range",), "0: off", metavar="R")] = 0.0
+    dynatemp_exp: Annotated[
+        float, Option(("--dynatemp-exp",), "exponent of the dynamic temperature", metavar="X")
+    ] = 1.0
+    top_k: Annotated[int, Field(ge=0), Option(("--top-k",), "0: off", env="TOP_K", metavar="N")] = (
+        40
+    )
+    top_p: Annotated[
+        float, Field(ge=0, le=1), Option(("--top-p",), "1: off", env="TOP_P", metavar="P")
+    ] = 0.95
+    min_p: Annotated[
+        float, Field(ge=0, le=1), Option(("--min-p",), "0: off", env="MIN_P", metavar="P")
+    ] = 0.05
+    top_n_sigma: Annotated[
+        float, Option(("--top-nsigma", "--top-n-sigma"), "below 0: off", metavar="N")
+    ] = -1.0
+    typical: Annotated[float, Option(("--typical", "--typical-p"), "1: off", metavar="P")] = 1.0
+    xtc_probability: Annotated[
+        float, Field(ge=0, le=1), Option(("--xtc-probability",), "0: off", metavar="P")
+    ] = 0.0
+    xtc_threshold: Annotated[
+        float, Field(ge=0, le=1), Option(("--xtc-threshold",), "above 0.5: off", metavar="P")
+    ] = 0.1
+    repeat_last_n: Annotated[
+        int, Field(ge=0), Option(("--repeat-last-n",), "tokens that penalties look at", metavar="N")
+    ] = 64
+    repeat_penalty: Annotated[
+        float,
+        Field(gt=0),
+        Option(("--repeat-penalty",), "1: off", env="REPEAT_PENALTY", metavar="X"),
+    ] = 1.0
+    presence_penalty: Annotated[
+        float, Option(("--presence-penalty",), "0: off", env="PRESENCE_PENALTY", metavar="X")
+    ] = 0.0
+    frequency_penalty: Annotated[
+        float, Option(("--frequency-penalty",), "0: off", env="FREQUENCY_PENALTY", metavar="X")
+    ] = 0.0
+    dry_multiplier: Annotated[float, Option(("--dry-multiplier",), "0: off", metavar="X")] = 0.0
+    dry_base: Annotated[
+        float, Field(ge=1), Option(("--dry-base",), "base of DRY's penalty", metavar="X")
+    ] = 1.75
+    dry_allowed_length: Annotated[
+        int,
+        Field(ge=0),
+        Option(("--dry-allowed-length",), "longest repeat without penalty", metavar="N"),
+    ] = 2
+    dry_penalty_last_n: Annotated[
+        int,
+        Field(ge=-1),
+        Option(("--dry-penalty-last-n",), "tokens DRY looks at; -1: all", metavar="N"),
+    ] = 64
+    dry_sequence_breaker: Annotated[
+        tuple[str, ...],
+        Option(
+            ("--dry-sequence-breaker",),
+            "ends a repeat; replaces the defaults; may be given several times",
+            metavar="TEXT",
+            many=True,
+        ),
+    ] = ("\n", ":", '"', "*")
+    mirostat: Annotated[
+        int, Field(ge=0, le=2), Option(("--mirostat",), "0: off, 1 or 2: version", metavar="N")
+    ] = 0
+    mirostat_lr: Annotated[
+        float, Option(("--mirostat-lr",), "mirostat's learning rate, eta", metavar="X")
+    ] = 0.1
+    mirostat_ent: Annotated[
+        float, Option(("--mirostat-ent",), "mirostat's target entropy, tau", metavar="X")
+    ] = 5.0
+    logit_bias: Annotated[
+        tuple[str, ...],
+        Option(
+            ("-l", "--logit-bias"),
+            "ID+BIAS or ID-BIAS, such as 15043+1; may be given several times",
+            metavar="BIAS",
+            many=True,
+        ),
+    ] = ()
+    ignore_eos: Annotated[
+        bool, Option(("--ignore-eos",), "never choose an end-of-generation token")
+    ] = False
+    reverse_prompt: Annotated[
+        tuple[str, ...],
+        Option(
+            ("-r", "--reverse-prompt"),
+            "stop string where a request names none; may be given several times",
+            metavar="TEXT",
+            many=True,
+        ),
+    ] = ()
+    special: Annotated[bool, Option(("-sp", "--special"), "show control tokens in the text")] = (
+        False
+    )
+
+    @field_validator("logit_bias")
+    @classmethod
+    def _check_biases(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in entries:
+            parse_bias(entry)
+        return entries
+
+    def sampling_defaults(self) -> SamplingParams:
+        """What a request gets that asks for nothing. Raises: ValueError."""
+        names = [name for name in self.samplers.split(";") if name]
+        try:
+            chain = chain_from_letters(self.sampler_seq) or chain_from_names(names)
+        except ValueError as error:
+            raise ValueError(f"samplers: {error}") from None
+        return SamplingParams(
+            seed=self.seed & RANDOM_SEED,
+            temperature=self.temp,
+            dynatemp_range=self.dynatemp_range,
+            dynatemp_exponent=self.dynatemp_exp,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            typical_p=self.typical,
+            top_n_sigma=self.top_n_sigma,
+            xtc_probability=self.xtc_probability,
+            xtc_threshold=self.xtc_threshold,
+            repeat_last_n=self.repeat_last_n,
+            repeat_penalty=self.repeat_penalty,
+            frequency_penalty=self.frequency_penalty,
+            presence_penalty=self.presence_penalty,
+            dry_multiplier=self.dry_multiplier,
+            dry_base=self.dry_base,
+            dry_allowed_length=self.dry_allowed_length,
+            dry_penalty_last_n=self.dry_penalty_last_n,
+            dry_sequence_breakers=self.dry_sequence_breaker,
+            mirostat=self.mirostat,
+            mirostat_tau=self.mirostat_ent,
+            mirostat_eta=self.mirostat_lr,
+            samplers=chain,
+            logit_bias=tuple(parse_bias(entry) for entry in self.logit_bias),
+            ignore_eos=self.ignore_eos,
+        )
+
+
+def parse_bias(entry: str) -> tuple[int, float]:
+    """Token id and bias of "15043+1" or "15043-inf". Raises: ValueError."""
+    for sign, factor in (("+", 1.0), ("-", -1.0)):
+        token, found, bias = entry.partition(sign)
+        if found and token.isdecimal():
+            return int(token), factor * float(bias)
+    raise ValueError(f"not ID+BIAS or ID-BIAS: {entry!r}")

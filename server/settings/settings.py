@@ -1,0 +1,79 @@
+"""Every setting of the server, once: flag, environment variable and key of the config file.
+
+The command line wins over the environment, that over the `--config` file, that over the default.
+Flags and `LLAMA_ARG_*` names are llama-server's where it has the setting; nothing is accepted that
+has no effect here.
+"""
+
+from typing import Self
+
+from pydantic import model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from engine_ext.config import EngineConfig
+from server.settings.http import HttpSettings
+from server.settings.limits import LimitSettings
+from server.settings.log import LogSettings
+from server.settings.model import ModelSettings
+from server.settings.sampling import SamplingSettings
+from server.settings.sources import EnvironmentSource, FileSource
+from server.settings.threads import ThreadSettings
+
+
+class Settings(
+    LogSettings,
+    LimitSettings,
+    HttpSettings,
+    SamplingSettings,
+    ThreadSettings,
+    ModelSettings,
+    BaseSettings,
+):
+    """All settings; frozen. The constructor's arguments are the command line."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Command line, environment, file."""
+        return init_settings, EnvironmentSource(settings_cls), FileSource(settings_cls)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        self.sampling_defaults()
+        self.engine_config()
+        return self
+
+    @property
+    def n_slots(self) -> int:
+        """Requests that decode together."""
+        return max(1, self.parallel)
+
+    def engine_config(self) -> EngineConfig:
+        """What the engine needs of this. Raises: ValueError beginning with a field's name."""
+        return EngineConfig(
+            model_path=self.model,
+            n_ctx=self.ctx_size,
+            n_batch=self.batch_size,
+            n_ubatch=min(self.ubatch_size, self.batch_size),
+            n_slots=self.n_slots,
+            n_threads=self.threads if self.threads > 0 else -1,
+            n_threads_batch=self.threads_batch if self.threads_batch > 0 else -1,
+            flash_attn=self.flash_attn,
+            cache_type_k=self.cache_type_k,
+            cache_type_v=self.cache_type_v,
+            use_mmap=self.mmap,
+            use_mlock=self.mlock,
+            check_tensors=self.check_tensors,
+            warmup=self.warmup,
+            poll=self.poll,
+            pin=self.pin,
+            decode_core=self.decode_core,
+        )

@@ -1,0 +1,56 @@
+"""What the routes share; hangs on `app.state.server`."""
+
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+
+from server.admission import Admission
+from server.llamacpp_metrics import LlamacppMetrics
+from server.metrics import Metrics
+from server.settings import Settings
+
+if TYPE_CHECKING:
+    from engine_ext import Engine
+
+
+class Phase(Enum):
+    """Life of the server."""
+
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+@dataclass(slots=True)
+class ServerState:
+    """Engine, settings, queue, metrics, and where the server is in its life."""
+
+    engine: "Engine"
+    settings: Settings
+    admission: Admission
+    metrics: Metrics
+    llamacpp: LlamacppMetrics
+    fingerprint: str
+    """`system_fingerprint` and `build_info`: llama-server's form, with llama.cpp's commit."""
+    phase: Phase = Phase.LOADING
+    started_at: float = field(default_factory=time.time)
+
+    @property
+    def model_name(self) -> str:
+        """The model's name in the API: the first alias by the alphabet, else the file's name."""
+        return self.aliases[0]
+
+    @property
+    def aliases(self) -> list[str]:
+        """Every name of the model."""
+        names = sorted({name.strip() for name in self.settings.alias.split(",")} - {""})
+        return names or [self.settings.model.name]
+
+
+def state_of(request: Request) -> ServerState:
+    """The server's state, in a route."""
+    state: ServerState = request.app.state.server
+    return state

@@ -1,0 +1,153 @@
+"""From choices to server-sent events: the token path.
+
+A stream with one choice, the usual one, is written as raw ASGI messages: one wake-up of the engine
+becomes one write, whatever the number of tokens. Several choices are merged and go through
+sse-starlette, which is the simpler way and costs more an event (docs/bench/sse.md).
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sse_starlette.event import ServerSentEvent
+from sse_starlette.sse import AppStatus, EventSourceResponse, SendTimeoutError
+from starlette.types import Message, Scope, Send
+
+from server.choice import Choice
+from server.merged_stream import MergedStream
+
+# It would cut every stream at SIGTERM; draining is ours (serve.py).
+AppStatus.enable_automatic_graceful_drain = False
+
+PING: Final = b":\n\n"
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class SlowClient(Exception):
+    """The client did not read its stream for `send_timeout` seconds."""
+
+
+class Watchdog:
+    """Pings a silent stream and ends one whose client does not read; no cost on the token path.
+
+    It looks at two time stamps that the stream keeps, instead of arming a timer for every send.
+    """
+
+    def __init__(self, send: Send, *, ping_s: float, send_timeout_s: float) -> None:
+        self._send = send
+        self._ping_s = ping_s
+        self._send_timeout_s = send_timeout_s
+        self._owner = asyncio.current_task()
+        self.sent_at = time.monotonic()
+        self.sending_since = 0.0
+        self.is_slow = False
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        """Call once, whatever happened."""
+        self._task.cancel()
+
+    def uncancel(self) -> bool:
+        """True if the cancellation of the stream was this watchdog's alone."""
+        return self.is_slow and self._owner is not None and self._owner.uncancel() == 0
+
+    async def _run(self) -> None:
+        pings = self._ping_s > 0
+        period = min(self._send_timeout_s, self._ping_s) if pings else self._send_timeout_s
+        period = max(0.02, period / 4)
+        while True:
+            await asyncio.sleep(period)
+            now = time.monotonic()
+            if self.sending_since:
+                if now - self.sending_since >= self._send_timeout_s:
+                    self.is_slow = True
+                    assert self._owner is not None
+                    self._owner.cancel()
+                    return
+            elif pings and now - self.sent_at >= self._ping_s - period / 2:
+                self.sent_at = now
+                await self._send(body_message(PING))
+
+
+def body_message(data: bytes, *, more: bool = True) -> dict[str, Any]:
+    """An ASGI message with a piece of the body."""
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How a stream is carried. `ping_s` <= 0: no pings."""
+
+    progress: bool
+    ping_s: float
+    send_timeout_s: float
+
+
+async def stream_one(choice: Choice, send: Send, options: StreamOptions) -> None:
+    """Submit and stream one choice. Headers go out when its slot starts the prompt.
+
+    Raises: ApiError if it fails before that; SlowClient if the client stops reading.
+    """
+    await choice.submit()
+    frames = await choice.read_frames(progress=options.progress)
+    generation, writer = choice.generation, choice.writer
+    if generation.error is not None and generation.timings.start_us == 0:
+        raise generation.error
+    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+    watchdog = Watchdog(send, ping_s=options.ping_s, send_timeout_s=options.send_timeout_s)
+    try:
+        while not generation.is_over:
+            if frames:
+                watchdog.sending_since = time.monotonic()
+                await send({"type": "http.response.body", "body": frames, "more_body": True})
+                watchdog.sent_at = watchdog.sending_since
+                watchdog.sending_since = 0.0
+            frames = await choice.read_frames(progress=options.progress)
+        choice.close()
+        if generation.error is None:
+            frames += writer.final([writer]) + writer.done
+        watchdog.sending_since = time.monotonic()
+        await send(body_message(frames, more=False))
+    except asyncio.CancelledError:
+        if watchdog.uncancel():
+            raise SlowClient from None
+        raise
+    finally:
+        watchdog.stop()
+
+
+async def stream_merged(
+    choices: Sequence[Choice], scope: Scope, send: Send, options: StreamOptions
+) -> None:
+    """Submit and stream several choices, their events interleaved.
+
+    Raises: ApiError if one fails before any has started; SlowClient if the client stops reading.
+    """
+    merged = MergedStream(choices, progress=options.progress)
+    try:
+        await merged.started()
+        response = EventSourceResponse(
+            merged.frames(),
+            ping=max(0.0, options.ping_s),
+            ping_message_factory=lambda: ServerSentEvent(comment="", sep="\n"),
+            sep="\n",
+            send_timeout=options.send_timeout_s,
+        )
+        response.raw_headers = list(_HEADERS)
+        await response(scope, _receive_nothing, send)
+    except SendTimeoutError:
+        raise SlowClient from None
+    finally:
+        merged.close()
+
+
+async def _receive_nothing() -> Message:
+    """`Disconnect` listens to the client already."""
+    await asyncio.Event().wait()
+    raise AssertionError

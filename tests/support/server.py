@@ -1,0 +1,91 @@
+"""A real `unpaced serve` for tests, and requests to it."""
+
+import contextlib
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+
+from tests.bench.server_process import ServerProcess, free_port, running
+
+UNPACED = Path(sys.executable).with_name("unpaced")
+
+
+class Server:
+    """A running server and a client for it."""
+
+    def __init__(self, process: ServerProcess, log: Path) -> None:
+        self.process = process
+        self.port = process.port
+        self.url = f"http://127.0.0.1:{process.port}"
+        self.log = log
+        self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
+
+    def post(self, path: str, body: Any) -> httpx.Response:
+        """POST a JSON body, or raw bytes."""
+        content = body if isinstance(body, bytes) else orjson.dumps(body)
+        return self.client.post(path, content=content)
+
+    def complete(self, path: str = "/completion", **body: Any) -> Any:
+        """The decoded answer of a completion that must succeed."""
+        response = self.post(path, body)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def stream(self, path: str = "/completion", **body: Any) -> list[Any]:
+        """Every event of a stream that must succeed; [DONE] is left out."""
+        return [orjson.loads(data) for data in self.raw_stream(path, **body) if data != b"[DONE]"]
+
+    def raw_stream(self, path: str = "/completion", **body: Any) -> list[bytes]:
+        """The data of every event."""
+        response = self.post(path, body | {"stream": True})
+        assert response.status_code == 200, response.text
+        assert response.headers["content-type"] == "text/event-stream"
+        frames = response.content.split(b"\n\n")
+        assert frames.pop() == b""
+        return [frame.removeprefix(b"data: ") for frame in frames if not frame.startswith(b":")]
+
+    def metric(self, name: str) -> float:
+        """A sample of /metrics by its name with labels, as in the text format."""
+        for line in self.client.get("/metrics").text.splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.rpartition(" ")[2])
+        raise KeyError(name)
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = 10) -> float:
+        """Seconds until a condition holds. Raises: TimeoutError."""
+        started = time.monotonic()
+        while not condition():
+            if time.monotonic() - started > timeout_s:
+                raise TimeoutError
+            time.sleep(0.005)
+        return time.monotonic() - started
+
+    def open_request(self, path: str, **body: Any) -> socket.socket:
+        """A request whose answer nobody reads yet, on a connection of its own."""
+        data = orjson.dumps(body)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
+        connection.sendall(head.encode() + data)
+        return connection
+
+
+@contextlib.contextmanager
+def serving(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Server]:
+    """`unpaced serve` with these flags on a free port, healthy."""
+    port = free_port()
+    command = [str(UNPACED), "serve", "--port", str(port), *arguments]
+    with tempfile.TemporaryDirectory() as scratch:
+        log = Path(scratch) / "log"
+        with running(command, env or {}, port, log) as process:
+            server = Server(process, log)
+            try:
+                yield server
+            finally:
+                server.client.close()

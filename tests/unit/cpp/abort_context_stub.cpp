@@ -1,0 +1,8 @@
+// The tests of the decode thread alone have no ggml that could abort: log_sink.cpp is not linked.
+#include "log_sink.h"
+
+namespace unpaced {
+
+void set_abort_context(AbortContext /*describe*/, const void* /*owner*/) noexcept {}
+
+}  // namespace unpaced

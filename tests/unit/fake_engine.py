@@ -1,0 +1,199 @@
+"""A scripted engine for the server's unit tests: events happen when the test says so.
+
+Token ids below 256 are that byte; 256 is the end-of-generation token, 257 BOS. Every stream is
+engine_ext's own TokenStream.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine_ext import (
+    EngineState,
+    EngineStats,
+    EventKind,
+    FinishReason,
+    ModelInfo,
+    Request,
+    SamplingParams,
+)
+from engine_ext.token_stream import TokenStream
+
+EOS, BOS, N_VOCAB = 256, 257, 258
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeEvent:
+    """Looks like a native TokenEvent."""
+
+    kind: int
+    t_us: int = field(default_factory=lambda: time.monotonic_ns() // 1000)
+    request_id: int = 0
+    sequence_number: int = 0
+    slot: int = 0
+    finish_reason: int = 0
+    token: int = 0
+    logprob: float = 0.0
+    n_decoded: int = 0
+    n_prompt: int = 0
+    n_cached: int = 0
+    n_processed: int = 0
+    n_cells: int = 0
+    status: int = 0
+    top_logprobs: list[tuple[int, float]] = field(default_factory=list)
+
+
+class FakeSequence:
+    """One submitted request, played by the test."""
+
+    def __init__(self, request_id: int, request: Request) -> None:
+        self.request = request
+        self.is_cancelled = False
+        self.n_decoded = 0
+        self.stream = TokenStream(request_id, lambda _: self._cancel())
+
+    def start(self, n_cached: int = 0) -> None:
+        n_prompt = len(self.request.prompt)
+        self._push(FakeEvent(kind=EventKind.STARTED, n_prompt=n_prompt, n_cached=n_cached))
+
+    def prefill(self, n_processed: int | None = None) -> None:
+        n_prompt = len(self.request.prompt)
+        n = n_prompt if n_processed is None else n_processed
+        self._push(FakeEvent(kind=EventKind.PREFILL, n_prompt=n_prompt, n_processed=n))
+
+    def prompt_logprob(self, token: int, logprob: float, top: list[tuple[int, float]]) -> None:
+        self._push(
+            FakeEvent(kind=EventKind.PROMPT_LOGPROB, token=token, logprob=logprob, top_logprobs=top)
+        )
+
+    def tokens(self, text: bytes | Sequence[int], logprob: float = -0.5) -> None:
+        for token in text:
+            self.n_decoded += 1
+            self._push(
+                FakeEvent(
+                    kind=EventKind.TOKEN,
+                    token=token,
+                    n_decoded=self.n_decoded,
+                    logprob=logprob,
+                    top_logprobs=[(token, logprob), (65, -9.0)][: self.request.n_probs],
+                )
+            )
+
+    def finish(self, reason: FinishReason = FinishReason.TOKEN_LIMIT, status: int = 0) -> None:
+        self._push(
+            FakeEvent(
+                kind=EventKind.FINISHED,
+                finish_reason=reason,
+                n_decoded=self.n_decoded,
+                status=status,
+            )
+        )
+
+    def play(self, text: bytes, reason: FinishReason = FinishReason.TOKEN_LIMIT) -> None:
+        """A whole answer at once."""
+        self.start()
+        self.prefill()
+        self.tokens(text)
+        self.finish(reason)
+
+    def _push(self, event: FakeEvent) -> None:
+        if self.stream.push(event):  # type: ignore[arg-type]
+            self.stream.wake()
+
+    def _cancel(self) -> None:
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            # The decode thread answers a step later.
+            asyncio.get_running_loop().call_later(0.005, self.finish, FinishReason.CANCELLED)
+
+
+class FakeEngine:
+    """`sequences` holds what was submitted; `answer`, if set, is played at once for each."""
+
+    def __init__(self, n_ctx: int = 128) -> None:
+        self.sequences: list[FakeSequence] = []
+        self._news = asyncio.Event()
+        self.answer: bytes | None = None
+        self.state = EngineState.READY
+        self.load_progress = 1.0
+        self.heartbeat_age_s = 0.0
+        self.token_pieces = [bytes([i]) for i in range(256)] + [b"", b""]
+        self.token_pieces_special = [bytes([i]) for i in range(256)] + [b"</s>", b"<s>"]
+        self.model = ModelInfo(
+            path=Path("fake.gguf"),
+            name="fake",
+            description="fake",
+            n_vocab=N_VOCAB,
+            vocab_type=1,
+            n_ctx=n_ctx,
+            n_ctx_train=n_ctx,
+            n_embd=8,
+            n_layer=1,
+            n_params=1000,
+            size_bytes=2000,
+            ftype="F16",
+            bos=BOS,
+            eos=EOS,
+            eot=-1,
+            add_bos=True,
+            add_eos=False,
+            eog_tokens=frozenset({EOS}),
+            chat_template=None,
+            bos_piece="<s>",
+            eos_piece="</s>",
+        )
+
+    async def start(self) -> None:
+        self.state = EngineState.READY
+
+    async def stop(self) -> None:
+        self.state = EngineState.STOPPED
+        for sequence in self.sequences:
+            if not sequence.is_cancelled:
+                sequence.finish(FinishReason.STOPPED)
+
+    async def prepare(self, sampling: SamplingParams) -> None:
+        del sampling
+
+    async def tokenize(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        del parse_special
+        return [BOS] * add_special + list(text.encode())
+
+    def submit(self, request: Request) -> TokenStream:
+        sequence = FakeSequence(len(self.sequences), request)
+        self.sequences.append(sequence)
+        self._news.set()
+        if self.answer is not None:
+            sequence.play(self.answer)
+        return sequence.stream
+
+    async def submitted(self, n: int = 1) -> FakeSequence:
+        """Wait until `n` requests were submitted in all; the last one of them."""
+        async with asyncio.timeout(5):
+            while len(self.sequences) < n:
+                self._news.clear()
+                await self._news.wait()
+        return self.sequences[n - 1]
+
+    def stats(self) -> EngineStats:
+        return EngineStats(
+            state=self.state,
+            heartbeat_age_s=self.heartbeat_age_s,
+            n_steps=10,
+            n_busy_slots=12,
+            n_tokens_decoded=9,
+            n_tokens_prompt=8,
+            n_tokens_cached=7,
+            n_requests_started=6,
+            n_requests_finished=5,
+            n_requests_cancelled=4,
+            n_requests_failed=3,
+            n_slots_active=2,
+            n_waiting=1,
+            n_ring_full=0,
+            n_event_writes=11,
+        )

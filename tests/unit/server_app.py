@@ -1,0 +1,19 @@
+"""The application on a scripted engine."""
+
+from typing import Any, cast
+
+from fastapi import FastAPI
+
+from engine_ext import Engine
+from server.app import create_app
+from server.settings import Settings
+from server.state import Phase, ServerState
+from tests.unit.fake_engine import FakeEngine
+
+
+def make_app(engine: FakeEngine, **settings: Any) -> FastAPI:
+    """A ready application; no lifespan runs."""
+    app = create_app(cast(Engine, engine), Settings(**settings))
+    state: ServerState = app.state.server
+    state.phase = Phase.READY
+    return app

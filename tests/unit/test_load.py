@@ -1,0 +1,68 @@
+"""A build that is missing or does not fit is one clear sentence."""
+
+import ctypes
+import importlib.util
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from engine_ext import _load
+from engine_ext._load import load_native
+from engine_ext.errors import EngineBuildError
+from engine_ext.llama_build.pins import LLAMA_COMMIT
+
+
+def fake_native(**changes: Any) -> ModuleType:
+    native = {
+        "ggml_commit": lambda: LLAMA_COMMIT,
+        "abi_sizes": lambda: {"llama_batch": ctypes.sizeof(ctypes.c_int64)},
+        **changes,
+    }
+    return cast(ModuleType, SimpleNamespace(**native))
+
+
+def fake_llama_cpp(version: str = "0.3.36+cpu") -> ModuleType:
+    return cast(ModuleType, SimpleNamespace(__version__=version, llama_batch=ctypes.c_int64))
+
+
+def test_the_installed_build_loads() -> None:
+    assert load_native().ggml_commit()
+
+
+def test_a_missing_build_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EngineBuildError, match=r"^llama-cpp-python is not installed: run `make"):
+        load_native()
+
+
+def test_a_library_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> ModuleType:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr("importlib.import_module", fail)
+    with pytest.raises(EngineBuildError, match=r"cannot be loaded \(libcuda.*run `make build`$"):
+        load_native()
+
+
+def test_another_release_is_refused() -> None:
+    with pytest.raises(EngineBuildError, match=r"^llama-cpp-python 0\.3\.35 is installed, not 0"):
+        _load._check_version(fake_llama_cpp("0.3.35"))
+
+
+@pytest.mark.parametrize("commit", [LLAMA_COMMIT, LLAMA_COMMIT[:7], LLAMA_COMMIT[:7] + "-dirty"])
+def test_the_pinned_commit_is_taken_however_git_wrote_it(commit: str) -> None:
+    _load._check_abi(fake_llama_cpp(), fake_native(ggml_commit=lambda: commit))
+
+
+@pytest.mark.parametrize("commit", ["unknown", "", "0c1e5", "deadbee"])
+def test_another_commit_is_refused(commit: str) -> None:
+    with pytest.raises(
+        EngineBuildError, match=rf"^the installed libllama is .* not {LLAMA_COMMIT}"
+    ):
+        _load._check_abi(fake_llama_cpp(), fake_native(ggml_commit=lambda: commit))
+
+
+def test_a_struct_of_another_size_is_refused() -> None:
+    with pytest.raises(EngineBuildError, match=r"^llama_batch has another size"):
+        _load._check_abi(fake_llama_cpp(), fake_native(abi_sizes=lambda: {"llama_batch": 7}))
