@@ -16,8 +16,8 @@ inline constexpr std::int32_t kDecodeLoopAuto = -1;  // the best that is exact
 // Constant once the engine is ready.
 struct DecodeLoopReport {
   DecodeLoop loop = DecodeLoop::kHost;
-  std::string reason;           // why not a better one; empty: it is the best
-  std::string device;           // name of the GPU; empty: none is used
+  std::string reason;              // why not a better one; empty: it is the best
+  std::string device;              // name of the GPU; empty: none is used
   std::int32_t n_graph_nodes = 0;  // of the one-token decode graph, kAhead and kDevice only
   std::int32_t n_graph_splits = 0;
 };

@@ -78,8 +78,7 @@ void prepare_device(const EngineConfig& /*config*/) {}
 
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
                                       Counters& counters, DecodeLoopReport& report) {
-  return fall_back(std::move(model), config, counters, report,
-                   "this build has no GPU support");
+  return fall_back(std::move(model), config, counters, report, "this build has no GPU support");
 }
 
 #endif

@@ -14,9 +14,8 @@ std::size_t n_text(std::int32_t n_ctx) { return static_cast<std::size_t>(n_ctx) 
 template <class T>
 void copy_up(DeviceArray<T>& to, const PinnedArray<T>& from, std::size_t n, cudaStream_t stream) {
   if (n == 0) return;
-  cuda_check(
-      cudaMemcpyAsync(to.data(), from.data(), n * sizeof(T), cudaMemcpyHostToDevice, stream),
-      "cudaMemcpyAsync");
+  cuda_check(cudaMemcpyAsync(to.data(), from.data(), n * sizeof(T), cudaMemcpyHostToDevice, stream),
+             "cudaMemcpyAsync");
 }
 
 // Whether only the best token can be drawn: the links before the temperature keep it, and a

@@ -18,7 +18,8 @@ class DeviceSampler {
   DeviceSampler(std::int32_t n_vocab, std::int32_t n_ctx);
 
   // Why the host must draw this request's tokens; null: the device can, with the same result.
-  [[nodiscard]] static const char* refusal(const RequestSpec& spec, const Sampler& sampler) noexcept;
+  [[nodiscard]] static const char* refusal(const RequestSpec& spec,
+                                           const Sampler& sampler) noexcept;
 
   // Enqueues the upload of the sampler's state. Nothing of the last request may run any more.
   void upload(const Sampler& sampler, cudaStream_t stream);

@@ -162,9 +162,9 @@ void DeviceStepper::launch(Slot& slot) {
   std::copy_n(plan.cells.begin(), n_steps, control.cell);
   for (std::size_t i = 0; i < n_steps; ++i) mailbox_.data()->entry[i] = 0;
   mailbox_.data()->stop = 0;
-  cuda_check(cudaMemcpyAsync(control_.data(), &control, sizeof control, cudaMemcpyHostToDevice,
-                             stream),
-             "cudaMemcpyAsync");
+  cuda_check(
+      cudaMemcpyAsync(control_.data(), &control, sizeof control, cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
 
   flight_.slot = &slot;
   flight_.position = position;

@@ -17,11 +17,11 @@ inline constexpr std::int32_t kMaxSteps = 256;
 inline constexpr std::int32_t kMaxListed = 1024;
 
 enum class LoopExit : std::uint32_t {
-  kNone = 0,    // still running
-  kSteps,       // the planned steps are done
-  kEndToken,    // a token of the EOG set was drawn
-  kStopped,     // the host asked for it
-  kNonFinite,   // a logit is NaN or +inf, or every token is banned; the last step gave no token
+  kNone = 0,   // still running
+  kSteps,      // the planned steps are done
+  kEndToken,   // a token of the EOG set was drawn
+  kStopped,    // the host asked for it
+  kNonFinite,  // a logit is NaN or +inf, or every token is banned; the last step gave no token
 };
 
 // Inputs of the one-token decode graph, in device memory at addresses that never change.
@@ -35,11 +35,11 @@ struct StepInputs {
 
 // Written by the host before each launch; `step` and `exited` by the device.
 struct LoopControl {
-  std::int32_t n_steps;       // to make at most, 1 .. kMaxSteps
-  std::int32_t position;      // of the first step's input token
-  std::int64_t first_cell;    // of the sequence's KV stream
-  std::int32_t step;          // steps made
-  std::int32_t exited;        // 1: later launches of this block do nothing
+  std::int32_t n_steps;          // to make at most, 1 .. kMaxSteps
+  std::int32_t position;         // of the first step's input token
+  std::int64_t first_cell;       // of the sequence's KV stream
+  std::int32_t step;             // steps made
+  std::int32_t exited;           // 1: later launches of this block do nothing
   std::int32_t cell[kMaxSteps];  // cell of each step's input token
 };
 
@@ -70,16 +70,16 @@ struct DeviceSampling {
   SamplingParams params;
   float log_min_p;
   std::int32_t n_vocab;
-  std::int32_t top_k;            // how many candidates the row's selection lists
-  std::int32_t n_links;          // of the chain after that selection
+  std::int32_t top_k;    // how many candidates the row's selection lists
+  std::int32_t n_links;  // of the chain after that selection
   SamplerKind links[kMaxChainLength];
-  bool penalise_row;             // penalties come before the selection
+  bool penalise_row;  // penalties come before the selection
   Penalties penalties;
-  std::int32_t penalty_last_n;   // 0: no penalties anywhere in the chain
+  std::int32_t penalty_last_n;  // 0: no penalties anywhere in the chain
   TokenTable counts;
-  TokenId* history;              // penalty_last_n newest tokens end at history_size
+  TokenId* history;  // penalty_last_n newest tokens end at history_size
   std::int32_t history_size;
-  const LogitBias* biases;       // sorted by token, a token's biases in the request's order
+  const LogitBias* biases;  // sorted by token, a token's biases in the request's order
   std::int32_t n_biases;
   SamplerStreams streams;
 };

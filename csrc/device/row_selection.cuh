@@ -1,8 +1,8 @@
 // From a row of logits to its k best candidates. Device code of sample_kernels.cu.
 //
-// Every logit has a 64-bit key, distinct and greater for the better token. A first kernel leaves the
-// best key of each group of 32 logits; k groups whose best reaches a threshold hold k logits that
-// do, so the selection reads only those groups again.
+// Every logit has a 64-bit key, distinct and greater for the better token. A first kernel leaves
+// the best key of each group of 32 logits; k groups whose best reaches a threshold hold k logits
+// that do, so the selection reads only those groups again.
 #pragma once
 
 #include "device/sample_kernels.h"
@@ -94,8 +94,8 @@ __device__ inline void adjust_row(const StepKernelArguments& a, std::uint64_t* k
   __syncthreads();
 }
 
-// How many of the block's keys reach `ordered`; each thread brings those of keys[thread + i * 1024].
-// The whole block; the same answer for every thread.
+// How many of the block's keys reach `ordered`; each thread brings those of keys[thread + i *
+// 1024]. The whole block; the same answer for every thread.
 __device__ inline std::int32_t count_groups(const std::uint64_t* keys, std::int32_t n,
                                             std::uint32_t ordered) {
   std::int32_t count = 0;

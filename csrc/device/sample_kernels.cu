@@ -1,11 +1,10 @@
-#include "device/sample_kernels.h"
-
 #include <cuda_device_runtime_api.h>
 
 #include <stdexcept>
 
 #include "device/cuda_memory.h"
 #include "device/row_selection.cuh"
+#include "device/sample_kernels.h"
 #include "device/warp_chain.cuh"
 
 namespace unpaced {

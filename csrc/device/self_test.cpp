@@ -86,8 +86,10 @@ void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<flo
                "cudaMemcpyAsync");
     cuda_check(cudaStreamSynchronize(bridge_.stream()), "cudaStreamSynchronize");
     if (std::memcmp(row.data(), expected[i].data(), row.size() * sizeof(float)) != 0) {
-      throw std::runtime_error("self-test: the decode graph's logits differ from llama_decode's "
-                               "at position " + std::to_string(position));
+      throw std::runtime_error(
+          "self-test: the decode graph's logits differ from llama_decode's "
+          "at position " +
+          std::to_string(position));
     }
     const TokenId input = slot.next_token;
     bridge_.commit(slot.id, position, plan, {&input, 1});

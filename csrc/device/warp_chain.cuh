@@ -1,8 +1,9 @@
 // The sampling chain on a list of candidates, by one warp. Device code of sample_kernels.cu.
 //
 // What every request has (top-p, min-p, temperature, the draw) is done by all lanes, with the
-// arithmetic of the sampling core's headers: each element's value depends on that element alone, and
-// every sum is made in the candidates' order. Lane 0 does the rest with those headers themselves.
+// arithmetic of the sampling core's headers: each element's value depends on that element alone,
+// and every sum is made in the candidates' order. Lane 0 does the rest with those headers
+// themselves.
 #pragma once
 
 #include "device/row_selection.cuh"

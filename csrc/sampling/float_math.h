@@ -40,8 +40,7 @@ __device__ inline float device_exp_f32(float x) noexcept {
   const auto k = static_cast<std::uint64_t>(__double_as_longlong(shifted));
   const double scale =
       __longlong_as_double(static_cast<long long>(kDeviceExp2Table[k % 32U] + (k << 47)));
-  const double high =
-      fma(0x1.c6af84b912394p-5 / kN / kN / kN, r, 0x1.ebfce50fac4f3p-3 / kN / kN);
+  const double high = fma(0x1.c6af84b912394p-5 / kN / kN / kN, r, 0x1.ebfce50fac4f3p-3 / kN / kN);
   const double low = fma(0x1.62e42ff0c52d6p-1 / kN, r, 1.0);
   return static_cast<float>(fma(high, r * r, low) * scale);
 }

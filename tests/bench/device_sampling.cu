@@ -32,8 +32,9 @@ double microseconds_per_step(const Chain& chain) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0.0F, 3.0F);
   for (float& x : row) x = normal(random);
-  cuda_check(cudaMemcpy(logits.data(), row.data(), row.size() * sizeof(float),
-                        cudaMemcpyHostToDevice), "cudaMemcpy");
+  cuda_check(
+      cudaMemcpy(logits.data(), row.data(), row.size() * sizeof(float), cudaMemcpyHostToDevice),
+      "cudaMemcpy");
   DeviceArray<std::uint64_t> group_best(static_cast<std::size_t>(n_groups(kVocab)));
   DeviceArray<std::int32_t> illegal(1);
   DeviceArray<std::uint32_t> end_tokens(kVocab / 32 + 1);
@@ -49,7 +50,8 @@ double microseconds_per_step(const Chain& chain) {
   for (std::int32_t i = 0; i < chain.n_biases; ++i) some.push_back({i * 1777, 0.0F});
   if (!some.empty()) {
     cuda_check(cudaMemcpy(biases.data(), some.data(), some.size() * sizeof(LogitBias),
-                          cudaMemcpyHostToDevice), "cudaMemcpy");
+                          cudaMemcpyHostToDevice),
+               "cudaMemcpy");
   }
   DeviceSampling s{};
   s.n_vocab = kVocab;
@@ -62,12 +64,19 @@ double microseconds_per_step(const Chain& chain) {
   cuda_check(cudaMemcpy(sampling.data(), &s, sizeof s, cudaMemcpyHostToDevice), "cudaMemcpy");
   LoopControl c{};
   c.n_steps = 1 << 30;
-  const StepKernelArguments a{.logits = logits.data(), .n_vocab = kVocab,
-      .group_best = group_best.data(), .illegal = illegal.data(), .end_tokens = end_tokens.data(),
-      .sampling = sampling.data(), .control = control.data(), .mailbox = mailbox.device(),
+  const StepKernelArguments a{
+      .logits = logits.data(),
+      .n_vocab = kVocab,
+      .group_best = group_best.data(),
+      .illegal = illegal.data(),
+      .end_tokens = end_tokens.data(),
+      .sampling = sampling.data(),
+      .control = control.data(),
+      .mailbox = mailbox.device(),
       .inputs = {words.data(), words.data() + 1, reinterpret_cast<std::int64_t*>(words.data() + 2),
                  reinterpret_cast<std::int64_t*>(words.data() + 4), mask.data()},
-      .loop = {}, .loops = false};
+      .loop = {},
+      .loops = false};
   prepare_step_kernels(kVocab);
   cudaStream_t stream = nullptr;
   cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
@@ -101,11 +110,10 @@ double microseconds_per_step(const Chain& chain) {
 int main() {
   using enum SamplerKind;
   const std::vector<SamplerKind> usual{kTopP, kMinP, kTemperature};
-  for (const Chain& chain : {Chain{"greedy", 1, {}, 0}, Chain{"top-k 40", 40, {}, 0},
-                             Chain{"default", 40, usual, 0},
-                             Chain{"default, 10 biases", 40, usual, 10},
-                             Chain{"default, top-k 1000", 1000, usual, 0},
-                             Chain{"typical", 40, {kTypicalP, kTopP, kMinP, kTemperature}, 0}}) {
+  for (const Chain& chain :
+       {Chain{"greedy", 1, {}, 0}, Chain{"top-k 40", 40, {}, 0}, Chain{"default", 40, usual, 0},
+        Chain{"default, 10 biases", 40, usual, 10}, Chain{"default, top-k 1000", 1000, usual, 0},
+        Chain{"typical", 40, {kTypicalP, kTopP, kMinP, kTemperature}, 0}}) {
     std::printf("%-22s %6.2f us a step\n", chain.name, microseconds_per_step(chain));
   }
 }

@@ -80,7 +80,9 @@ SAMPLED = {
 
 
 @contextlib.asynccontextmanager
-async def running_engine(loop: Loop, *, n_slots: int = 1, **options: object) -> AsyncIterator[Engine]:
+async def running_engine(
+    loop: Loop, *, n_slots: int = 1, **options: object
+) -> AsyncIterator[Engine]:
     config = EngineConfig(
         model_path=MODEL,
         n_ctx=N_CTX,
@@ -242,10 +244,12 @@ async def test_turns_reuse_the_prefix_as_the_host_does() -> None:
 async def test_slots_change_places_with_the_host(loop: Loop) -> None:
     async with running_engine(loop, n_slots=2) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        long = Request(prompt=prompt, sampling=SamplingParams(seed=1, ignore_eos=True),
-                       max_tokens=200)
-        short = Request(prompt=prompt[:-1], sampling=SamplingParams(seed=2, ignore_eos=True),
-                        max_tokens=20)
+        long = Request(
+            prompt=prompt, sampling=SamplingParams(seed=1, ignore_eos=True), max_tokens=200
+        )
+        short = Request(
+            prompt=prompt[:-1], sampling=SamplingParams(seed=2, ignore_eos=True), max_tokens=20
+        )
         first = asyncio.create_task(generate(engine, long))
         for _ in range(4):
             await asyncio.sleep(0.02)
@@ -259,8 +263,9 @@ async def test_slots_change_places_with_the_host(loop: Loop) -> None:
 async def test_repeats_are_identical() -> None:
     async with running_engine("device") as engine:
         prompt = await engine.tokenize("The little fox")
-        request = Request(prompt=prompt, sampling=SamplingParams(seed=7), max_tokens=60,
-                          cache_prompt=False)
+        request = Request(
+            prompt=prompt, sampling=SamplingParams(seed=7), max_tokens=60, cache_prompt=False
+        )
         first = await generate(engine, request)
         for _ in range(100):
             assert await generate(engine, request) == first
