@@ -119,6 +119,11 @@ nb::dict model_info(PyEngine& self) {
   info["eos"] = llama_vocab_eos(vocab);
   info["eot"] = llama_vocab_eot(vocab);
   info["add_bos"] = llama_vocab_get_add_bos(vocab);
+  std::int32_t n_suppressed = 0;
+  const llama_token* suppressed = llama_vocab_get_suppress_tokens(vocab, &n_suppressed);
+  nb::list suppress_tokens;
+  for (std::int32_t i = 0; i < n_suppressed; ++i) suppress_tokens.append(suppressed[i]);
+  info["suppress_tokens"] = suppress_tokens;
   info["add_eos"] = llama_vocab_get_add_eos(vocab);
   info["eog_tokens"] = eog_tokens;
   info["chat_template"] =
@@ -191,6 +196,7 @@ void bind_config(nb::module_& m) {
       .def_rw("use_mlock", &EngineConfig::use_mlock)
       .def_rw("check_tensors", &EngineConfig::check_tensors)
       .def_rw("warmup", &EngineConfig::warmup)
+      .def_rw("wake_interval_us", &EngineConfig::wake_interval_us)
       .def_rw("poll", &EngineConfig::poll)
       .def_rw("decode_cores", &EngineConfig::decode_cores)
       .def_rw("worker_cores", &EngineConfig::worker_cores);

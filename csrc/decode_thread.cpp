@@ -245,7 +245,8 @@ void DecodeThread::begin(Slot& slot, RequestSpec* spec) noexcept {
 void DecodeThread::step() noexcept {
   counters_.n_steps.add(1);
   counters_.n_busy_slots.add(static_cast<std::uint64_t>(n_active()));
-  counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
+  const std::int64_t begin_us = steady_us();
+  counters_.last_step_us.set(static_cast<std::uint64_t>(begin_us));
   try {
     stepper_->step(slots_, publisher_);
   } catch (const std::exception& e) {
@@ -253,7 +254,24 @@ void DecodeThread::step() noexcept {
   } catch (...) {
     fail_active("unknown exception");
   }
-  publisher_.flush();
+  if (!may_share_wakeup(begin_us)) publisher_.flush();
+}
+
+bool DecodeThread::may_share_wakeup(std::int64_t step_begin_us) noexcept {
+  if (options_.wake_interval_us <= 0) return false;
+  const std::int64_t now_us = steady_us();
+  // A step with a prompt chunk, or with what a command may bring, can take long; of plain decode
+  // steps the last one tells how long the next takes.
+  const bool next_is_plain =
+      commands_.size_approx() == 0 && waiting_.size() == 0 &&
+      std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+        return !slot.active() || (slot.phase == SlotPhase::kDecode && slot.n_decoded > 1);
+      });
+  const bool is_soon =
+      now_us - last_wakeup_us_ + (now_us - step_begin_us) <= options_.wake_interval_us;
+  if (next_is_plain && is_soon && !publisher_.urgent()) return true;
+  last_wakeup_us_ = now_us;
+  return false;
 }
 
 void DecodeThread::fail_active(const char* what) noexcept {

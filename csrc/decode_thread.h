@@ -27,7 +27,10 @@ struct DecodeThreadOptions {
   std::int32_t n_slots = 1;
   std::int32_t n_waiting_max = 64;  // requests submitted but not yet in a slot
   std::size_t n_events = 4096;      // capacity of the token ring, a power of two
-  std::vector<int> cores;           // to pin to; empty: not pinned
+  // Tokens that come faster than this share a wake-up of the front end. Microseconds; 0: every step
+  // wakes it.
+  std::int64_t wake_interval_us = 0;
+  std::vector<int> cores;  // to pin to; empty: not pinned
 };
 
 class DecodeThread {
@@ -86,6 +89,9 @@ class DecodeThread {
   [[nodiscard]] Slot* choose_slot(const RequestSpec& spec) noexcept;
   void settle() noexcept;
   void step() noexcept;
+  // True if the reader may learn of this step's tokens together with the next step's: that one is
+  // expected to end within the wake interval.
+  [[nodiscard]] bool may_share_wakeup(std::int64_t step_begin_us) noexcept;
   void park() noexcept;
   void fail_active(const char* what) noexcept;
   void finish_all(FinishReason reason) noexcept;
@@ -107,6 +113,7 @@ class DecodeThread {
   EventPublisher publisher_;
   std::vector<Slot> slots_;
   RequestQueue waiting_;
+  std::int64_t last_wakeup_us_ = 0;
   std::unique_ptr<Stepper> stepper_;
   mutable std::atomic_flag error_lock_;  // taken only where something has already gone wrong
   std::string error_;

@@ -11,6 +11,7 @@ namespace {
 DecodeThreadOptions options_of(const EngineConfig& config) {
   return {.n_slots = config.n_slots,
           .n_waiting_max = config.n_waiting_max,
+          .wake_interval_us = config.wake_interval_us,
           .cores = config.decode_cores};
 }
 

@@ -28,9 +28,10 @@ struct EngineConfig {
   bool use_mlock = false;
   bool check_tensors = false;
   bool warmup = true;
-  std::uint32_t poll = 50;        // ggml's workers: 0 sleep at once .. 100 spin
-  std::vector<int> decode_cores;  // of the decode thread; empty: not pinned
-  std::vector<int> worker_cores;  // of ggml's workers; empty: as the process
+  std::int64_t wake_interval_us = 0;  // see DecodeThreadOptions
+  std::uint32_t poll = 50;            // ggml's workers: 0 sleep at once .. 100 spin
+  std::vector<int> decode_cores;      // of the decode thread; empty: not pinned
+  std::vector<int> worker_cores;      // of ggml's workers; empty: as the process
 };
 
 }  // namespace unpaced

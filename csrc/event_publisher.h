@@ -35,8 +35,14 @@ class EventPublisher {
   // Ends a request that never had a slot.
   void refused(RequestSpec* spec, FinishReason reason) noexcept;
 
-  // Wakes the reader if it sleeps. Once a step, after all pushes.
-  void flush() noexcept { reader_.notify(); }
+  // Wakes the reader if it sleeps.
+  void flush() noexcept {
+    reader_.notify();
+    urgent_ = false;
+  }
+  // True if something was published since the last flush() that the reader must see at once: the
+  // start or the end of a request, its first token.
+  [[nodiscard]] bool urgent() const noexcept { return urgent_; }
 
  private:
   [[nodiscard]] static TokenEvent make(Slot& slot, EventKind kind) noexcept;
@@ -49,6 +55,7 @@ class EventPublisher {
   Wakeup& space_;
   const std::atomic<bool>& stop_;
   Counters& counters_;
+  bool urgent_ = false;
 };
 
 }  // namespace unpaced

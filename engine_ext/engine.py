@@ -240,6 +240,8 @@ class Engine:
         spec.sampling = native
         for token, bias in sampling.logit_bias:
             spec.add_logit_bias(token, bias)
+        for token in self.model.suppress_tokens:
+            spec.add_logit_bias(token, float("-inf"))
         if sampling.ignore_eos:
             for token in sorted(self.model.eog_tokens):
                 spec.add_logit_bias(token, float("-inf"))
@@ -308,6 +310,7 @@ class Engine:
     def _read_model_info(self) -> ModelInfo:
         info = self._native.model_info()
         eog = frozenset(info.pop("eog_tokens"))
+        suppressed = tuple(info.pop("suppress_tokens"))
         chat_template = info.pop("chat_template")
         name = info.pop("name").decode(errors="replace")
         description = info.pop("description").decode(errors="replace")
@@ -316,6 +319,7 @@ class Engine:
             name=name,
             description=description,
             eog_tokens=eog,
+            suppress_tokens=suppressed,
             chat_template=None if chat_template is None else chat_template.decode(errors="replace"),
             bos_piece=self._special_piece(info["bos"]),
             eos_piece=self._special_piece(info["eos"]),
@@ -344,6 +348,7 @@ def _native_config(config: EngineConfig, placement: Placement) -> _native.Engine
         "check_tensors",
         "warmup",
         "poll",
+        "wake_interval_us",
     ):
         setattr(native, name, getattr(config, name))
     native.decode_loop = _DECODE_LOOPS[config.decode_loop]

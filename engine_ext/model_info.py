@@ -6,7 +6,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """The loaded model. `n_ctx` is one slot's; `size_bytes` the tensors' size."""
+    """The loaded model.
+
+    `n_ctx` is one slot's; `size_bytes` the tensors' size. `suppress_tokens` are never generated: a
+    key of the file says so.
+    """
 
     path: Path
     name: str
@@ -26,6 +30,7 @@ class ModelInfo:
     add_bos: bool
     add_eos: bool
     eog_tokens: frozenset[int]
+    suppress_tokens: tuple[int, ...]
     chat_template: str | None
     bos_piece: str
     eos_piece: str

@@ -88,9 +88,22 @@ class Choice:
         May be empty (a slot was taken, a prompt chunk is done). Once `generation.is_over` only
         `final` is left to write, unless `generation.error` is set.
         """
+        return self._frames_of(await self._read(), progress)
+
+    def take_frames(self, *, progress: bool) -> bytes:
+        """As `read_frames`, but without waiting: b"" where there is nothing new."""
+        assert self._stream is not None
+        return self._frames_of(self._note_end(self._stream.take()), progress)
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Have `listener` called when there is something to `take_frames`; None ends it."""
+        assert self._stream is not None
+        self._stream.listen(listener)
+
+    def _frames_of(self, events: "list[TokenEvent]", progress: bool) -> bytes:
         generation, writer = self.generation, self.writer
         frames = []
-        for event in await self._read():
+        for event in events:
             text = generation.feed(event)
             if text is not None:
                 if generation.timings.n_decoded == 1:
@@ -104,7 +117,7 @@ class Choice:
                 frames.append(writer.progress(event))
         if generation.is_over:
             frames.append(self._last_frames())
-        return b"".join(frames)
+        return frames[0] if len(frames) == 1 else b"".join(frames)
 
     def _last_frames(self) -> bytes:
         generation, writer = self.generation, self.writer
@@ -116,8 +129,10 @@ class Choice:
 
     async def _read(self) -> "list[TokenEvent]":
         assert self._stream is not None
-        events = await self._stream.read()
-        if events[-1].kind == _FINISHED:
+        return self._note_end(await self._stream.read())
+
+    def _note_end(self, events: "list[TokenEvent]") -> "list[TokenEvent]":
+        if events and events[-1].kind == _FINISHED:
             self._is_drained = True
             self._ticket.release()
         return events

@@ -148,7 +148,7 @@ class CompletionResponse(Response):
             send_timeout_s=settings.send_timeout,
         )
         if len(self._choices) == 1:
-            await stream_one(self._choices[0], send, options)
+            await stream_one(self._choices[0], scope, send, options)
         else:
             await stream_merged(self._choices, scope, send, options)
 

@@ -6,8 +6,7 @@ from typing import Self
 
 from starlette.types import Receive, Scope
 
-ABORT = "unpaced.abort"
-"""ASGI extension of our protocol class: drops the connection and what is still to be sent."""
+from server.connection import connection_of
 
 
 class ClientGone(Exception):
@@ -56,7 +55,7 @@ class Disconnect:
 
 async def abort_connection(scope: Scope) -> None:
     """Drop the connection without sending what is buffered for it."""
-    extension = scope.get("extensions", {}).get(ABORT)
-    if extension is not None:
-        extension["abort"]()
+    connection = connection_of(scope)
+    if connection is not None:
+        connection.abort()
         await asyncio.sleep(0.01)  # until the protocol has seen it

@@ -11,7 +11,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from server.disconnect import ABORT
+from server.connection import Connection
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
@@ -55,8 +55,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_headers = True
-        # Abort must reach the transport whatever is still buffered for the client.
-        self.scope["extensions"] = {ABORT: {"abort": self.transport.abort}}
+        connection = Connection(self._write_chunk, self.transport.abort)
+        self.scope["extensions"] = connection.to_extensions()
 
     def on_headers_complete(self) -> None:
         n_bytes = sum(len(name) + len(value) for name, value in self.headers) + len(self.url)
@@ -80,6 +80,12 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         if not self._has_refused:
             super().send_400_response(msg)
+
+    def _write_chunk(self, data: bytes) -> bool:
+        # As uvicorn's RequestResponseCycle.send does for a body of unknown length.
+        if not self.transport.is_closing():
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return not self.flow.write_paused
 
     def _arm(self) -> None:
         self._timer = self.loop.call_later(self.header_timeout_s, self._time_out)

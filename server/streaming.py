@@ -16,6 +16,7 @@ from sse_starlette.sse import AppStatus, EventSourceResponse, SendTimeoutError
 from starlette.types import Message, Scope, Send
 
 from server.choice import Choice
+from server.connection import Connection, connection_of
 from server.merged_stream import MergedStream
 
 # It would cut every stream at SIGTERM; draining is ours (serve.py).
@@ -89,7 +90,55 @@ class StreamOptions:
     send_timeout_s: float
 
 
-async def stream_one(choice: Choice, send: Send, options: StreamOptions) -> None:
+class TokenPath:
+    """Writes a choice's events from within the engine's wake-up, while the client keeps up.
+
+    No task runs and nothing is awaited for a token.
+    """
+
+    def __init__(
+        self, choice: Choice, connection: Connection, watchdog: Watchdog, options: StreamOptions
+    ) -> None:
+        self._choice = choice
+        self._write = connection.write_chunk
+        self._watchdog = watchdog
+        self._progress = options.progress
+        self._left: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> bytes:
+        """Return when the choice is over, or when the client must be waited for.
+
+        What is returned was not written and is the caller's to send, even if it is empty: `send`
+        waits for the client.
+        """
+        self._choice.listen(self._on_events)
+        self._on_events()
+        try:
+            return await self._left
+        finally:
+            self._choice.listen(None)
+
+    def _on_events(self) -> None:
+        if self._left.done():
+            return
+        try:
+            frames = self._choice.take_frames(progress=self._progress)
+            if self._choice.generation.is_over:
+                self._leave(frames)
+            elif frames:
+                self._watchdog.sent_at = time.monotonic()
+                if not self._write(frames):
+                    self._leave(b"")
+        except Exception as error:  # the engine's wake-up serves other streams too
+            self._choice.listen(None)
+            self._left.set_exception(error)
+
+    def _leave(self, frames: bytes) -> None:
+        self._choice.listen(None)
+        self._left.set_result(frames)
+
+
+async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOptions) -> None:
     """Submit and stream one choice. Headers go out when its slot starts the prompt.
 
     Raises: ApiError if it fails before that; SlowClient if the client stops reading.
@@ -101,14 +150,18 @@ async def stream_one(choice: Choice, send: Send, options: StreamOptions) -> None
         raise generation.error
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     watchdog = Watchdog(send, ping_s=options.ping_s, send_timeout_s=options.send_timeout_s)
+    # None under another server than ours: then every token goes through `send`.
+    connection = connection_of(scope)
     try:
         while not generation.is_over:
-            if frames:
-                watchdog.sending_since = time.monotonic()
-                await send({"type": "http.response.body", "body": frames, "more_body": True})
-                watchdog.sent_at = watchdog.sending_since
-                watchdog.sending_since = 0.0
-            frames = await choice.read_frames(progress=options.progress)
+            watchdog.sending_since = time.monotonic()
+            await send(body_message(frames))
+            watchdog.sent_at = watchdog.sending_since
+            watchdog.sending_since = 0.0
+            if connection is None:
+                frames = await choice.read_frames(progress=options.progress)
+            else:
+                frames = await TokenPath(choice, connection, watchdog, options).run()
         choice.close()
         if generation.error is None:
             frames += writer.final([writer]) + writer.done

@@ -74,6 +74,7 @@ class Settings(
             check_tensors=self.check_tensors,
             warmup=self.warmup,
             poll=self.poll,
+            wake_interval_us=self.wake_interval_us,
             pin=self.pin,
             decode_core=self.decode_core,
         )

@@ -53,3 +53,12 @@ class ThreadSettings(BaseModel):
             metavar="N",
         ),
     ] = 50
+    wake_interval_us: Annotated[
+        int,
+        Field(ge=0),
+        Option(
+            ("--wake-interval-us",),
+            "tokens that come faster than this share a write to the client; 0: none does",
+            metavar="N",
+        ),
+    ] = 500

@@ -42,6 +42,7 @@ async def running_engine(
     n_ctx: int = 0,
     pin: bool = True,
     decode_core: int | None = None,
+    wake_interval_us: int = 500,
 ) -> AsyncIterator[Engine]:
     config = EngineConfig(
         model_path=model_path,
@@ -52,6 +53,7 @@ async def running_engine(
         n_threads=1,
         pin=pin,
         decode_core=decode_core,
+        wake_interval_us=wake_interval_us,
     )
     async with Engine(config) as engine:
         yield engine
@@ -414,5 +416,17 @@ async def test_stats_add_up() -> None:
         assert stats.n_requests_started == stats.n_requests_finished == 3
         assert stats.n_slots_active == 0
         assert stats.heartbeat_age_s == 0
-        # At most one wake-up a step and a few for the starts.
-        assert stats.n_event_writes <= stats.n_steps + 6
+
+
+async def test_every_step_wakes_the_reader_at_most_once_and_fast_ones_share() -> None:
+    n_writes: dict[int, int] = {}
+    for wake_interval_us in (0, 10_000_000):
+        async with running_engine(wake_interval_us=wake_interval_us) as engine:
+            request = Request(prompt=[1], sampling=ENDLESS, max_tokens=200, cache_prompt=False)
+            tokens, _ = await generate(engine, request)
+            assert len(tokens) == 200
+            stats = engine.stats()
+            assert stats.n_event_writes <= stats.n_steps + 3
+            n_writes[wake_interval_us] = stats.n_event_writes
+    # Start, first token and end are never delayed; the 198 between them were one wake-up.
+    assert n_writes[10_000_000] <= 6 < n_writes[0]

@@ -1,0 +1,32 @@
+"""What our protocol class offers a response beyond ASGI: the connection itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import Scope
+
+_KEY: Final = "unpaced.connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An ASGI extension, for the token path and for clients that do not read.
+
+    `write_chunk`: send a piece of a chunked response body whose headers are out, now and without a
+    coroutine; False if the client is behind, so that the next piece must wait for ASGI's `send`.
+    `abort`: drop the connection and what is still to be sent.
+    """
+
+    write_chunk: Callable[[bytes], bool]
+    abort: Callable[[], None]
+
+    def to_extensions(self) -> dict[str, dict[object, object]]:
+        """As the scope's `extensions`."""
+        return {_KEY: {"connection": self}}
+
+
+def connection_of(scope: Scope) -> Connection | None:
+    """The connection of a request; None under another server than ours."""
+    connection = scope.get("extensions", {}).get(_KEY, {}).get("connection")
+    return connection if isinstance(connection, Connection) else None
