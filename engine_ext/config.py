@@ -15,15 +15,12 @@ class EngineConfig:
     llama-server's sake: a step never computes more than `n_ubatch` tokens, so that cancel is seen.
     `n_threads` -1: one a physical core this process may use, less one for the front end.
     `n_threads_batch` -1: as `n_threads` where that is given, else one a physical core.
-<<<<<<< HEAD
     `n_gpu_layers` -1: all where the build is for a GPU; 0: none, and a GPU build runs without one.
     `decode_loop`: who runs the token loop. "device": the GPU; "ahead": the GPU samples, the host
     launches; "host": the CPU samples; "auto": the best that is exact. One that was asked for and
     cannot be had is an error; so is less than "device" with `require_device`.
-=======
     `wake_interval_us`: tokens that come faster than this reach the front end together, in one
     wake-up; a request's start, first token and end never wait. 0: every step wakes it.
->>>>>>> main
     `poll`: how long ggml's workers spin for work before they sleep, 0 to 100.
     `decode_core` None: the last core of the process's affinity mask, so that the front end, which
     stays off it, has its own; with a single core nothing is pinned.
