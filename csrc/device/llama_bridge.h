@@ -1,7 +1,8 @@
 // llama.cpp's inside, as far as the device loop needs it: the one-token decode graph for a window
 // of KV cells on a CUDA backend of our own, and the cells' bookkeeping.
 //
-// llama_inside.cuh is the only file that includes llama.cpp's internal headers (commit 0c1e57098).
+// llama_internals.cuh is the only file that includes llama.cpp's internal headers (commit
+// 0c1e57098).
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -15,13 +15,17 @@ N_EMBD = 512
 N_FF = 1024
 N_HEAD = 8
 N_HEAD_KV = 2
-HEAD_DIM = 64
 N_EXPERT = 8
 N_EXPERT_USED = 2
 N_VOCAB = 4096
 N_CTX = 32768
 
 ARCHITECTURES = ("llama", "llama-moe", "qwen2", "qwen3", "gemma", "gemma2")
+
+
+def _head_dim(architecture: str) -> int:
+    # With a capped softmax CUDA's flash attention has no smaller heads.
+    return 128 if architecture == "gemma2" else 64
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
@@ -47,9 +51,9 @@ def _add_shape(writer: gguf.GGUFWriter, architecture: str) -> None:
     writer.add_feed_forward_length(N_FF)
     writer.add_head_count(N_HEAD)
     writer.add_head_count_kv(N_HEAD_KV)
-    writer.add_key_length(HEAD_DIM)
-    writer.add_value_length(HEAD_DIM)
-    writer.add_rope_dimension_count(HEAD_DIM)
+    writer.add_key_length(_head_dim(architecture))
+    writer.add_value_length(_head_dim(architecture))
+    writer.add_rope_dimension_count(_head_dim(architecture))
     writer.add_rope_freq_base(10000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(N_VOCAB)
@@ -65,17 +69,18 @@ def _add_shape(writer: gguf.GGUFWriter, architecture: str) -> None:
 def _attention_tensors(
     add: Callable[..., None], vector: Callable[[str, int], None], block: str, architecture: str
 ) -> None:
-    add(block + "attn_q.weight", N_HEAD * HEAD_DIM, N_EMBD)
-    add(block + "attn_k.weight", N_HEAD_KV * HEAD_DIM, N_EMBD)
-    add(block + "attn_v.weight", N_HEAD_KV * HEAD_DIM, N_EMBD)
-    add(block + "attn_output.weight", N_EMBD, N_HEAD * HEAD_DIM)
+    head_dim = _head_dim(architecture)
+    add(block + "attn_q.weight", N_HEAD * head_dim, N_EMBD)
+    add(block + "attn_k.weight", N_HEAD_KV * head_dim, N_EMBD)
+    add(block + "attn_v.weight", N_HEAD_KV * head_dim, N_EMBD)
+    add(block + "attn_output.weight", N_EMBD, N_HEAD * head_dim)
     if architecture == "qwen2":
-        vector(block + "attn_q.bias", N_HEAD * HEAD_DIM)
-        vector(block + "attn_k.bias", N_HEAD_KV * HEAD_DIM)
-        vector(block + "attn_v.bias", N_HEAD_KV * HEAD_DIM)
+        vector(block + "attn_q.bias", N_HEAD * head_dim)
+        vector(block + "attn_k.bias", N_HEAD_KV * head_dim)
+        vector(block + "attn_v.bias", N_HEAD_KV * head_dim)
     if architecture == "qwen3":
-        vector(block + "attn_q_norm.weight", HEAD_DIM)
-        vector(block + "attn_k_norm.weight", HEAD_DIM)
+        vector(block + "attn_q_norm.weight", head_dim)
+        vector(block + "attn_k_norm.weight", head_dim)
 
 
 def write_random_model(out: Path, architecture: str) -> None:
