@@ -7,9 +7,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvicorn
@@ -17,6 +17,7 @@ import uvloop
 from fastapi import FastAPI
 
 from engine_ext import Engine
+from engine_ext.build_info import read_build_info
 from server.app import create_app
 from server.errors import unavailable
 from server.listener import url_of
@@ -67,7 +68,7 @@ class ServerProcess:
             for task in self._background:
                 task.cancel()
 
-    def _start(self, work: "asyncio._CoroutineLike[None]") -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -77,7 +78,15 @@ class ServerProcess:
     async def _tell_progress(self) -> None:
         started = time.monotonic()
         url = url_of(self._listener) + self._settings.api_prefix
-        self._log.info("loading", model=str(self._settings.model), url=url)
+        build = read_build_info()
+        self._log.info(
+            "start",
+            version=build.version,
+            llama_cpp=build.llama_commit,
+            profile=build.profile,
+            url=url,
+            model=str(self._settings.model),
+        )
         loaded: asyncio.Task[None] = self._app.state.loaded
         while not loaded.done():
             await asyncio.wait([loaded], timeout=_PROGRESS_S)
@@ -93,7 +102,6 @@ class ServerProcess:
         model, placement = self._engine.model, self._engine.placement
         self._log.info(
             "ready",
-            url=url,
             model=self._state.model_name,
             n_ctx=model.n_ctx,
             n_slots=self._settings.n_slots,

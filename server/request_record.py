@@ -29,7 +29,6 @@ class RequestRecord:
     def to_log(self) -> dict[str, Any]:
         """Figures of the log line. No text of the client's is in it."""
         entry: dict[str, Any] = {
-            "request_id": self.request_id,
             "status": self.status,
             "duration_ms": round((time.monotonic_ns() / 1000 - self.started_us) / 1e3, 1),
         }
@@ -45,7 +44,7 @@ class RequestRecord:
             if timings[0].first_token_us:
                 wait_us = timings[0].first_token_us - first.arrived_us
                 entry["ttft_ms"] = round(wait_us / 1e3, 1)
-        return entry
+        return entry | {"request_id": self.request_id}
 
 
 def open_record(scope: Scope) -> RequestRecord:

@@ -140,6 +140,7 @@ class FakeEngine:
             add_bos=True,
             add_eos=False,
             eog_tokens=frozenset({EOS}),
+            suppress_tokens=(),
             chat_template=None,
             bos_piece="<s>",
             eos_piece="</s>",

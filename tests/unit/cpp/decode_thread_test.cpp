@@ -21,6 +21,7 @@ using unpaced::test::Gate;
 using unpaced::test::prompt_of;
 using unpaced::test::Script;
 using unpaced::test::scripted_tokens;
+using unpaced::test::ScriptedStepper;
 
 // --- life ----------------------------------------------------------------------------------
 
@@ -55,6 +56,19 @@ TEST(context_limit_ends_a_request_without_a_token_limit) {
   CHECK(front.run_until_finished(id));
   CHECK(front.reason(id) == FinishReason::kContextLimit);
   CHECK(front.events(id).back().finished.n_cells < 32);
+}
+
+// What Engine relies on for the vocabulary. ThreadSanitizer judges.
+TEST(what_the_factory_wrote_can_be_read_once_the_state_is_ready) {
+  Script script;
+  std::string vocabulary;
+  FrontEnd front({});
+  front.thread().start([&]() -> std::unique_ptr<unpaced::Stepper> {
+    vocabulary = "written on the decode thread";
+    return std::make_unique<ScriptedStepper>(script);
+  });
+  while (front.thread().state() != EngineState::kReady) std::this_thread::yield();
+  CHECK_EQ(vocabulary, std::string("written on the decode thread"));
 }
 
 TEST(submit_is_refused_unless_ready) {

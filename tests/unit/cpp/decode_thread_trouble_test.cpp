@@ -145,17 +145,6 @@ TEST(stop_works_with_a_full_ring) {
   }
 }
 
-TEST(reader_is_woken_at_most_once_a_step) {
-  Script script;
-  FrontEnd front({});
-  front.start(factory_of(script));
-  const RequestId id = front.submit(prompt_of(8), 400);
-  CHECK(front.run_until_finished(id));
-  // One more for the change of state, one for the end of work.
-  CHECK(front.thread().reader_wakeup().n_writes() <= front.thread().counters().n_steps.get() + 2);
-  CHECK(front.thread().reader_wakeup().n_writes() <= front.n_parks());
-}
-
 // --- errors --------------------------------------------------------------------------------
 
 TEST(exception_in_the_factory_fails_the_start) {

@@ -1,0 +1,77 @@
+"""Writes the file tables of docs/architecture.md from the first sentence of every file.
+
+`python scripts/architecture_files.py` rewrites the section below "## Files"; `--check` only says
+whether it is up to date (exit 1 if not).
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT = ROOT / "docs" / "architecture.md"
+MARK = "## Files\n"
+FOLDERS = ("csrc", "engine_ext", "server")
+C_LIKE = {".h", ".cpp", ".cu", ".cuh", ".inc"}
+
+
+def first_sentence(path: Path) -> str:
+    """Of the file's leading comment or docstring, without its full stop."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix in C_LIKE:
+        lines = re.match(r"(?:// ?.*\n)*", text)
+        comment = re.sub(r"^// ?", "", lines[0] if lines else "", flags=re.MULTILINE)
+    else:
+        comment = ast.get_docstring(ast.parse(text)) or ""
+    paragraph = " ".join(comment.split("\n\n")[0].split())
+    return re.split(r"(?<=[.:;])\s", paragraph)[0].rstrip(".:;")
+
+
+def described_files() -> dict[str, dict[str, str]]:
+    """Folder -> file -> what it is. A .cpp or .cu that has a header of its name shares its row."""
+    listed = subprocess.run(
+        ["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout.split()
+    paths = [Path(name) for name in listed]
+    tables: dict[str, dict[str, str]] = defaultdict(dict)
+    for path in paths:
+        is_source = path.suffix in C_LIKE or path.suffix == ".py"
+        if not is_source or path.name == "__init__.py":
+            continue
+        header = path.with_suffix(".h")
+        if path.suffix in {".cpp", ".cu"} and header in paths:
+            continue
+        name = path.name
+        for suffix in (".cpp", ".cu"):
+            if path.suffix == ".h" and path.with_suffix(suffix) in paths:
+                name = f"{path.stem}.{{h,{suffix[1:]}}}"
+        tables[path.parent.as_posix()][name] = first_sentence(ROOT / path)
+    return tables
+
+
+def render() -> str:
+    """The section's text."""
+    parts = [MARK]
+    for folder, files in sorted(described_files().items()):
+        rows = "".join(f"| `{name}` | {what} |\n" for name, what in sorted(files.items()))
+        parts.append(f"\n`{folder}/`\n\n| file | what |\n|---|---|\n{rows}")
+    return "".join(parts)
+
+
+def main() -> None:
+    """Command line."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    head, _, _ = text.partition(MARK)
+    wanted = head + render()
+    if "--check" in sys.argv:
+        if text != wanted:
+            sys.exit("docs/architecture.md is behind: python scripts/architecture_files.py")
+        return
+    DOCUMENT.write_text(wanted, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

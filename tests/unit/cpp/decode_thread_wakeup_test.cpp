@@ -1,0 +1,115 @@
+// When the decode thread wakes its reader: at most once a step, and less often for tokens that come
+// faster than the wake interval, but at once for what cannot wait.
+#include "check.h"
+#include "decode_thread.h"
+#include "front_end.h"
+#include "scripted_stepper.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using unpaced::EventKind;
+using unpaced::RequestId;
+using unpaced::Slot;
+using unpaced::test::factory_of;
+using unpaced::test::FrontEnd;
+using unpaced::test::Gate;
+using unpaced::test::prompt_of;
+using unpaced::test::Script;
+using unpaced::test::scripted_tokens;
+
+constexpr std::int64_t kLongUs = 3'600'000'000;  // an hour: time alone never ends the sharing
+
+TEST(reader_is_woken_at_most_once_a_step) {
+  Script script;
+  FrontEnd front({});
+  front.start(factory_of(script));
+  const RequestId id = front.submit(prompt_of(8), 400);
+  CHECK(front.run_until_finished(id));
+  // One more for the change of state, one for the end of work.
+  CHECK(front.thread().reader_wakeup().n_writes() <= front.thread().counters().n_steps.get() + 2);
+  CHECK(front.thread().reader_wakeup().n_writes() <= front.n_parks());
+}
+
+TEST(event_reaches_the_reader_before_the_next_step) {
+  Script script;
+  FrontEnd front({});
+  front.start(factory_of(script));
+  script.gate.allow(0);
+  const RequestId id = front.submit(prompt_of(4), 20);
+  for (int n_tokens = 1; n_tokens < 20; ++n_tokens) {
+    script.gate.allow(1);
+    CHECK(front.run_until([&] { return front.count(id, EventKind::kToken) >= n_tokens; }));
+    script.gate.wait_until_held();  // the thread is in its next step, asleep
+  }
+  script.gate.allow(Gate::kOpen);
+  CHECK(front.run_until_finished(id));
+}
+
+TEST(fast_tokens_share_a_wake_up) {
+  Script script;
+  FrontEnd front({.wake_interval_us = kLongUs});
+  front.start(factory_of(script));
+  const std::uint64_t n_writes_before = front.thread().reader_wakeup().n_writes();
+  const RequestId id = front.submit(prompt_of(4), 400);
+  CHECK(front.run_until_finished(id));
+  CHECK(front.tokens(id) == scripted_tokens(id, 400));
+  // Started and first token, finished, end of work.
+  CHECK(front.thread().reader_wakeup().n_writes() - n_writes_before <= 4U);
+}
+
+TEST(first_token_and_end_do_not_wait) {
+  Script script;
+  FrontEnd front({.n_slots = 2, .wake_interval_us = kLongUs});
+  front.start(factory_of(script));
+  script.gate.allow(0);
+  const RequestId first = front.submit(prompt_of(4), 50);
+  script.gate.allow(1);
+  CHECK(front.run_until([&] { return front.count(first, EventKind::kToken) == 1; }));
+  script.gate.allow(9);
+  script.gate.wait_until_held();
+  // A second request beside the first: its start and its only token wake the reader, and bring
+  // along what the first has decoded meanwhile.
+  const RequestId second = front.submit(prompt_of(4, 5000), 1);
+  script.gate.allow(2);
+  CHECK(front.run_until_finished(second));
+  CHECK(front.count(first, EventKind::kToken) >= 10);
+  script.gate.allow(Gate::kOpen);
+  CHECK(front.run_until_all_finished());
+}
+
+TEST(prefill_progress_does_not_wait) {
+  Script script;
+  FrontEnd front({.wake_interval_us = kLongUs});
+  front.start(factory_of(script));
+  script.gate.allow(0);
+  const RequestId id = front.submit(prompt_of(80), 1);
+  for (int n_chunks = 1; n_chunks < 10; ++n_chunks) {
+    script.gate.allow(1);
+    CHECK(front.run_until([&] { return front.count(id, EventKind::kPrefill) >= n_chunks; }));
+    script.gate.wait_until_held();
+  }
+  script.gate.allow(Gate::kOpen);
+  CHECK(front.run_until_finished(id));
+}
+
+// Every step takes longer than the interval, so none of them may keep its token to itself.
+TEST(slow_tokens_do_not_share) {
+  Script script;
+  script.before_token = [](const Slot&) { std::this_thread::sleep_for(2ms); };
+  FrontEnd front({.wake_interval_us = 1000});
+  front.start(factory_of(script));
+  script.gate.allow(0);
+  const RequestId id = front.submit(prompt_of(4), 10);
+  for (int n_tokens = 1; n_tokens < 10; ++n_tokens) {
+    script.gate.allow(1);
+    CHECK(front.run_until([&] { return front.count(id, EventKind::kToken) >= n_tokens; }));
+    script.gate.wait_until_held();
+  }
+  script.gate.allow(Gate::kOpen);
+  CHECK(front.run_until_finished(id));
+}
+
+}  // namespace
+
+CHECK_MAIN()
