@@ -40,9 +40,7 @@ def configure_logs(settings: Settings) -> None:
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(settings.log_level.upper())
-    # uvicorn's own start and stop messages repeat ours.
-    logging.getLogger("uvicorn.error").setLevel(
-        logging.WARNING if settings.log_level == "info" else settings.log_level.upper()
-    )
+    root.setLevel(settings.level.upper())
+    if settings.level == "info":  # uvicorn's own start and stop messages repeat ours
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -16,7 +16,15 @@ class LogSettings(BaseModel):
         Literal["debug", "info", "warning", "error"],
         Option(("--log-level",), "debug, info, warning or error", metavar="LEVEL"),
     ] = "info"
+    verbose: Annotated[
+        bool, Option(("-v", "--verbose", "--log-verbose"), "the same as --log-level debug")
+    ] = False
     log_format: Annotated[
         Literal["console", "json"],
         Option(("--log-format",), "console or json, one object a line", metavar="FORMAT"),
     ] = "console"
+
+    @property
+    def level(self) -> str:
+        """The log level in force."""
+        return "debug" if self.verbose else self.log_level

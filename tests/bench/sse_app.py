@@ -1,4 +1,4 @@
-"""Four ways to send the same server-sent events under uvicorn, for bench_sse.
+"""Five ways to send the same server-sent events under uvicorn, for bench_sse.
 
 Run as `python -m tests.bench.sse_app PORT`. GET /WAY?n=N streams N events, each after one turn of
 the event loop, as when the engine wakes the front end for every token.
@@ -6,6 +6,7 @@ the event loop, as when the engine wakes the front end for every token.
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator
 from typing import Final
 from urllib.parse import parse_qs
@@ -15,9 +16,12 @@ from sse_starlette.sse import AppStatus, EventSourceResponse
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from server.connection import connection_of
+from server.protocol import LimitedHttpProtocol
 from server.streaming import Watchdog, body_message
 
 AppStatus.enable_automatic_graceful_drain = False
+HEADERS: Final = [(b"content-type", b"text/event-stream")]
 EVENT: Final = (
     b'data: {"choices":[{"text":" hello","index":0,"logprobs":null,"finish_reason":null}],'
     b'"created":1790000000,"model":"demo.gguf","system_fingerprint":"b1-0c1e570",'
@@ -41,9 +45,8 @@ async def events(n: int) -> AsyncIterator[bytes]:
 
 
 async def send_raw(send: Send, n: int) -> None:
-    """What server/streaming.py does for a stream with one choice."""
-    headers = [(b"content-type", b"text/event-stream")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    """What server/streaming.py does under another ASGI server than ours."""
+    await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
     watchdog = Watchdog(send, ping_s=30, send_timeout_s=30)
     try:
         for _ in range(n):
@@ -57,13 +60,44 @@ async def send_raw(send: Send, n: int) -> None:
         watchdog.stop()
 
 
+async def send_from_callback(scope: Scope, send: Send, n: int) -> None:
+    """What server/streaming.py does under our own protocol class: no task, no coroutine."""
+    connection = connection_of(scope)
+    assert connection is not None
+    await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+    loop = asyncio.get_running_loop()
+    watchdog = Watchdog(send, ping_s=30, send_timeout_s=30)
+    n_left = n
+
+    def step() -> None:
+        nonlocal n_left
+        watchdog.sent_at = time.monotonic()
+        n_left -= 1
+        if connection.write_chunk(EVENT) and n_left:
+            loop.call_soon(step)
+        else:
+            pause.set_result(None)
+
+    try:
+        while n_left:
+            pause = loop.create_future()
+            loop.call_soon(step)
+            await pause
+            await send(body_message(b""))
+        await send(body_message(b"", more=False))
+    finally:
+        watchdog.stop()
+
+
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
     """The ways by path."""
     if scope["type"] != "http":
         return
     n = int(parse_qs(scope["query_string"].decode()).get("n", ["0"])[0])
     way = scope["path"].strip("/")
-    if way == "raw":
+    if way == "token_path":
+        await send_from_callback(scope, send, n)
+    elif way == "raw":
         await send_raw(send, n)
     elif way == "streaming_response":
         await StreamingResponse(events(n))(scope, receive, send)
@@ -83,7 +117,7 @@ if __name__ == "__main__":
         app,
         port=int(sys.argv[1]),
         loop="uvloop",
-        http="httptools",
+        http=LimitedHttpProtocol,
         lifespan="off",
         log_level="warning",
         access_log=False,

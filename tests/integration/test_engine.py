@@ -306,9 +306,12 @@ async def test_prompt_logprobs_are_those_of_decoding_the_same_tokens() -> None:
         assert [event.n_decoded for event in of_prompt] == list(range(1, len(full)))
         assert [event.token for event in of_prompt] == full[1:]
         assert not tokens_of(scored)
-        for decoded, event in zip(events, of_prompt[len(prompt) - 1 :], strict=True):
-            assert event.logprob == pytest.approx(decoded.logprob, abs=2e-2)
-            assert len(event.top_logprobs) == 2
+        assert all(len(event.top_logprobs) == 2 for event in of_prompt)
+        pairs = zip(events, of_prompt[len(prompt) - 1 :], strict=True)
+        differences = [abs(decoded.logprob - event.logprob) for decoded, event in pairs]
+        # llama.cpp computes a chunk and a single token with different kernels, in float16 and int8.
+        assert max(differences) < 0.1
+        assert sum(differences) / len(differences) < 0.01
 
 
 async def test_text_survives_the_round_trip() -> None:
