@@ -89,10 +89,12 @@ $(STAMPS)/llama: $(STAMPS)/venv FORCE
 
 # Redirect-editable: Python files are used where they lie, the native module goes to site-packages.
 NATIVE := $(if $(filter cpu-portable,$(PROFILE)),OFF,ON)
+CUDA := $(if $(findstring cuda,$(PROFILE)),ON,OFF)
 $(STAMPS)/extension: $(STAMPS)/llama pyproject.toml $(shell find csrc -type f)
 	@$(STEP) .build/logs/extension.log "Native engine: csrc (about a minute, seconds after a change)" \
 	  $(PY) -m pip install --no-deps --no-index --no-build-isolation --editable . \
-	  --config-settings=cmake.define.UNPACED_NATIVE=$(NATIVE)
+	  --config-settings=cmake.define.UNPACED_NATIVE=$(NATIVE) \
+	  --config-settings=cmake.define.UNPACED_CUDA=$(CUDA)
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/extension requirements-dev.lock

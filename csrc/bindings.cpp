@@ -137,6 +137,7 @@ nb::dict counters(PyEngine& self) {
   values["n_steps"] = c.n_steps.get();
   values["n_busy_slots"] = c.n_busy_slots.get();
   values["n_tokens_decoded"] = c.n_tokens_decoded.get();
+  values["n_tokens_device"] = c.n_tokens_device.get();
   values["n_tokens_prompt"] = c.n_tokens_prompt.get();
   values["n_tokens_cached"] = c.n_tokens_cached.get();
   values["n_requests_started"] = c.n_requests_started.get();
@@ -148,6 +149,17 @@ nb::dict counters(PyEngine& self) {
   values["n_ring_full"] = c.n_ring_full.get();
   values["n_event_writes"] = self.get().decode_thread().reader_wakeup().n_writes();
   return values;
+}
+
+nb::dict decode_loop(PyEngine& self) {
+  const DecodeLoopReport& report = self.get().decode_loop();
+  nb::dict info;
+  info["loop"] = static_cast<int>(report.loop);
+  info["reason"] = report.reason;
+  info["device"] = report.device;
+  info["n_graph_nodes"] = report.n_graph_nodes;
+  info["n_graph_splits"] = report.n_graph_splits;
+  return info;
 }
 
 void set_chain(SamplingParams& params, const std::vector<int>& chain) {
@@ -175,6 +187,8 @@ void bind_config(nb::module_& m) {
       .def_rw("n_threads", &EngineConfig::n_threads)
       .def_rw("n_threads_batch", &EngineConfig::n_threads_batch)
       .def_rw("n_gpu_layers", &EngineConfig::n_gpu_layers)
+      .def_rw("decode_loop", &EngineConfig::decode_loop)
+      .def_rw("require_device", &EngineConfig::require_device)
       .def_rw("flash_attn", &EngineConfig::flash_attn)
       .def_rw("cache_type_k", &EngineConfig::cache_type_k)
       .def_rw("cache_type_v", &EngineConfig::cache_type_v)
@@ -292,6 +306,7 @@ void bind_engine(nb::module_& m) {
       .def("heartbeat_age_us",
            [](PyEngine& self) { return self.get().decode_thread().heartbeat_age_us(); })
       .def("counters", &counters, nb::sig("def counters(self) -> dict[str, int]"))
+      .def("decode_loop", &decode_loop, nb::sig("def decode_loop(self) -> dict[str, typing.Any]"))
       .def("model_info", &model_info, nb::sig("def model_info(self) -> dict[str, typing.Any]"))
       .def("token_pieces", &token_pieces, "special"_a,
            nb::sig("def token_pieces(self, special: bool) -> list[bytes]"))

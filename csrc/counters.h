@@ -25,6 +25,7 @@ struct alignas(128) Counters {
   Counter n_steps;              // turns of the loop that had an active slot
   Counter n_busy_slots;         // sum over steps of active slots
   Counter n_tokens_decoded;     // sampled tokens
+  Counter n_tokens_device;      // those that the GPU drew and fed to itself
   Counter n_tokens_prompt;      // prompt tokens computed, reused ones excluded
   Counter n_tokens_cached;      // prompt tokens reused from a slot's KV
   Counter n_requests_started;   // got a slot

@@ -171,7 +171,8 @@ void DecodeThread::drain_commands() noexcept {
 void DecodeThread::on_cancel(RequestId id) noexcept {
   for (Slot& slot : slots_) {
     if (slot.active() && slot.spec->id == id) {
-      publisher_.finished(slot, FinishReason::kCancelled);
+      settle();  // may end it
+      if (slot.active()) publisher_.finished(slot, FinishReason::kCancelled);
       return;
     }
   }
@@ -207,7 +208,19 @@ void DecodeThread::admit() noexcept {
   counters_.n_slots_active.set(static_cast<std::uint64_t>(n_active()));
 }
 
+void DecodeThread::settle() noexcept {
+  if (stepper_ == nullptr) return;
+  try {
+    stepper_->settle(publisher_);
+  } catch (const std::exception& e) {
+    fail_active(e.what());
+  } catch (...) {
+    fail_active("unknown exception");
+  }
+}
+
 void DecodeThread::begin(Slot& slot, RequestSpec* spec) noexcept {
+  settle();
   slot.spec = spec;
   slot.phase = SlotPhase::kPrefill;
   slot.n_decoded = 0;
@@ -285,6 +298,7 @@ void DecodeThread::park() noexcept {
 }
 
 void DecodeThread::finish_all(FinishReason reason) noexcept {
+  settle();
   for (Slot& slot : slots_) {
     if (slot.active()) publisher_.finished(slot, reason);
   }

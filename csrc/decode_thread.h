@@ -87,6 +87,7 @@ class DecodeThread {
   void admit() noexcept;
   void begin(Slot& slot, RequestSpec* spec) noexcept;
   [[nodiscard]] Slot* choose_slot(const RequestSpec& spec) noexcept;
+  void settle() noexcept;
   void step() noexcept;
   // True if the reader may learn of this step's tokens together with the next step's: that one is
   // expected to end within the wake interval.

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "host_stepper.h"
+#include "stepper_factory.h"
 
 namespace unpaced {
 namespace {
@@ -30,11 +30,12 @@ Engine::Engine(EngineConfig config)
 void Engine::start() {
   llama_backend_init();
   decode_thread_.start([this]() -> std::unique_ptr<Stepper> {
+    prepare_device(config_);
     auto model = std::make_shared<Model>(config_, load_progress_, decode_thread_.stop_flag());
     vocabulary_ = std::make_unique<Vocabulary>(model->vocab());
     llama_model_ = model->get();
     // The decode thread's counters are its own: this lambda runs on it.
-    return std::make_unique<HostStepper>(std::move(model), config_, decode_thread_.counters());
+    return make_stepper(std::move(model), config_, decode_thread_.counters(), decode_loop_);
   });
 }
 

@@ -47,6 +47,8 @@ class Engine {
   [[nodiscard]] const Vocabulary& vocabulary() const;
   // Of the loaded model; constant while the engine is ready.
   [[nodiscard]] const llama_model* model() const;
+  // Where the token loop runs; constant while the engine is ready.
+  [[nodiscard]] const DecodeLoopReport& decode_loop() const noexcept { return decode_loop_; }
   [[nodiscard]] const EngineConfig& config() const noexcept { return config_; }
 
  private:
@@ -58,6 +60,7 @@ class Engine {
   // Made by the decode thread while it loads, read by others once the state is kReady.
   std::unique_ptr<Vocabulary> vocabulary_;
   const llama_model* llama_model_ = nullptr;
+  DecodeLoopReport decode_loop_;
   std::unordered_map<RequestId, std::unique_ptr<RequestSpec>> on_loan_;
   DecodeThread decode_thread_;  // last: its thread uses the others
 };

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "decode_loop.h"
+
 namespace unpaced {
 
 struct EngineConfig {
@@ -16,9 +18,11 @@ struct EngineConfig {
   std::int32_t n_waiting_max = 64;
   std::int32_t n_threads = 1;
   std::int32_t n_threads_batch = 1;
-  std::int32_t n_gpu_layers = 0;
-  std::int32_t flash_attn = -1;   // llama_flash_attn_type: -1 auto, 0 off, 1 on
-  std::int32_t cache_type_k = 1;  // ggml_type; 1 is F16
+  std::int32_t n_gpu_layers = -1;              // -1: all where there is a GPU
+  std::int32_t decode_loop = kDecodeLoopAuto;  // or a DecodeLoop
+  bool require_device = false;                 // anything less than the device loop is an error
+  std::int32_t flash_attn = -1;                // llama_flash_attn_type: -1 auto, 0 off, 1 on
+  std::int32_t cache_type_k = 1;               // ggml_type; 1 is F16
   std::int32_t cache_type_v = 1;
   bool use_mmap = true;
   bool use_mlock = false;

@@ -5,6 +5,7 @@
 
 #include "common_prefix.h"
 #include "prompt_logprob_rows.h"
+#include "token_outcome.h"
 
 namespace unpaced {
 namespace {
@@ -185,22 +186,11 @@ void HostStepper::sample(Slot& slot, EventPublisher& events) {
     return;
   }
   sampler.accept(result.token);
-  slot.next_token = result.token;
-  slot.n_decoded += 1;
-  counters_.n_tokens_decoded.add(1);
-  const RequestSpec& spec = *slot.spec;
   float logprob = 0.0F;
-  if (spec.n_probs > 0 || spec.want_logprob) {
+  if (slot.spec->n_probs > 0 || slot.spec->want_logprob) {
     logprob = publish_logprobs(slot, result.token, logits, events);
   }
-  events.token(slot, result.token, logprob);
-  if (model_->is_eog(result.token)) {
-    events.finished(slot, FinishReason::kEos);
-  } else if (spec.max_tokens >= 0 && slot.n_decoded >= spec.max_tokens) {
-    events.finished(slot, FinishReason::kTokenLimit);
-  } else if (slot.n_cells() + 1 >= n_ctx()) {
-    events.finished(slot, FinishReason::kContextLimit);
-  }
+  publish_token(slot, result.token, logprob, *model_, counters_, events);
 }
 
 float HostStepper::publish_logprobs(Slot& slot, TokenId token, const float* logits,

@@ -23,6 +23,11 @@ class HostStepper final : public Stepper {
   void step(std::span<Slot> slots, EventPublisher& events) override;
   void forget(Slot& slot) noexcept override;
 
+  // The slot's sampler, for a stepper that draws in its place.
+  [[nodiscard]] Sampler& sampler(const Slot& slot) noexcept {
+    return *samplers_[static_cast<std::size_t>(slot.id)];
+  }
+
  private:
   // A slot's share of the step's batch: tokens [first, first + n) of it.
   struct Share {

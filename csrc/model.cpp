@@ -81,6 +81,13 @@ Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atom
 void Model::load(const EngineConfig& config, LoadProgress& progress) {
   llama_model_params params = llama_model_default_params();
   params.n_gpu_layers = config.n_gpu_layers;
+  // llama.cpp keeps the token embeddings on the CPU, which would be asked at every token.
+  llama_model_tensor_buft_override overrides[2] = {{nullptr, nullptr}, {nullptr, nullptr}};
+  const ggml_backend_dev_t gpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
+  if (gpu != nullptr && config.n_gpu_layers != 0) {
+    overrides[0] = {"^token_embd\\.weight$", ggml_backend_dev_buffer_type(gpu)};
+    params.tensor_buft_overrides = overrides;
+  }
   params.load_mode = load_mode(config);
   params.check_tensors = config.check_tensors;
   params.progress_callback = on_load_progress;

@@ -31,6 +31,11 @@ class Stepper {
   // the loop can look for commands.
   virtual void step(std::span<Slot> slots, EventPublisher& events) = 0;
 
+  // Slots, KV and events are up to date with all work after this: call it before a request is begun
+  // or ended from outside. A stepper that works ahead of the slots stops and publishes here, which
+  // may end requests.
+  virtual void settle(EventPublisher& events) { static_cast<void>(events); }
+
   // The slot's KV is of no use any more (an error left it in doubt).
   virtual void forget(Slot& slot) noexcept = 0;
 };

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from engine_ext._native import TokenEvent as TokenEvent
     from engine_ext.config import EngineConfig as EngineConfig
+    from engine_ext.decode_loop import DecodeLoop as DecodeLoop
     from engine_ext.engine import Engine as Engine
     from engine_ext.errors import EngineBuildError as EngineBuildError
     from engine_ext.errors import EngineBusy as EngineBusy
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from engine_ext.token_stream import TokenStream as TokenStream
 
 _HOMES = {
+    "DecodeLoop": "decode_loop",
     "Engine": "engine",
     "EngineBuildError": "errors",
     "EngineBusy": "errors",

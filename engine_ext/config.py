@@ -15,6 +15,10 @@ class EngineConfig:
     llama-server's sake: a step never computes more than `n_ubatch` tokens, so that cancel is seen.
     `n_threads` -1: one a physical core this process may use, less one for the front end.
     `n_threads_batch` -1: as `n_threads` where that is given, else one a physical core.
+    `n_gpu_layers` -1: all where the build is for a GPU; 0: none, and a GPU build runs without one.
+    `decode_loop`: who runs the token loop. "device": the GPU; "ahead": the GPU samples, the host
+    launches; "host": the CPU samples; "auto": the best that is exact. One that was asked for and
+    cannot be had is an error; so is less than "device" with `require_device`.
     `wake_interval_us`: tokens that come faster than this reach the front end together, in one
     wake-up; a request's start, first token and end never wait. 0: every step wakes it.
     `poll`: how long ggml's workers spin for work before they sleep, 0 to 100.
@@ -30,7 +34,9 @@ class EngineConfig:
     n_waiting_max: int = 64
     n_threads: int = -1
     n_threads_batch: int = -1
-    n_gpu_layers: int = 0
+    n_gpu_layers: int = -1
+    decode_loop: Literal["auto", "host", "ahead", "device"] = "auto"
+    require_device: bool = False
     flash_attn: Literal["auto", "on", "off"] = "auto"
     cache_type_k: CacheType = "f16"
     cache_type_v: CacheType = "f16"

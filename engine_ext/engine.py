@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from engine_ext._load import load_native
 from engine_ext.config import EngineConfig
+from engine_ext.decode_loop import DecodeLoop
 from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
 from engine_ext.events import EventKind
 from engine_ext.model_info import ModelInfo
@@ -34,6 +35,7 @@ _GGML_TYPES: Final = {
     for number, name in ((n, _native.ggml_type_name(n)) for n in range(32))
     if name is not None
 }
+_DECODE_LOOPS: Final = {"auto": -1, "host": 0, "ahead": 1, "device": 2}
 _FLASH_ATTN: Final = {"auto": -1, "off": 0, "on": 1}
 # Fields that the native SamplingParams has under the same name.
 _PLAIN_FIELDS: Final = tuple(
@@ -61,6 +63,7 @@ class Engine:
         self._next_id = 1
         self._breakers: dict[tuple[str, ...], _native.DryBreakers] = {}
         self._model: ModelInfo | None = None
+        self._decode_loop: DecodeLoop | None = None
         self._pieces: list[bytes] = []
         self._pieces_special: list[bytes] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -109,6 +112,9 @@ class Engine:
         self._pieces = self._native.token_pieces(special=False)
         self._pieces_special = self._native.token_pieces(special=True)
         self._model = self._read_model_info()
+        report = self._native.decode_loop()
+        names = {number: name for name, number in _DECODE_LOOPS.items()}
+        self._decode_loop = DecodeLoop(**{**report, "loop": names[report["loop"]]})
 
     async def stop(self) -> None:
         """End every request with STOPPED, free the model. Idempotent; safe while loading."""
@@ -156,6 +162,13 @@ class Engine:
         if self._model is None:
             raise EngineError("the model is not loaded")
         return self._model
+
+    @property
+    def decode_loop(self) -> DecodeLoop:
+        """Where the token loop runs, and why. Raises: EngineError before the model is loaded."""
+        if self._decode_loop is None:
+            raise EngineError("the model is not loaded")
+        return self._decode_loop
 
     def stats(self) -> EngineStats:
         """Counters of the decode thread; reading them costs it nothing."""
@@ -329,6 +342,7 @@ def _native_config(config: EngineConfig, placement: Placement) -> _native.Engine
         "n_slots",
         "n_waiting_max",
         "n_gpu_layers",
+        "require_device",
         "use_mmap",
         "use_mlock",
         "check_tensors",
@@ -337,6 +351,7 @@ def _native_config(config: EngineConfig, placement: Placement) -> _native.Engine
         "wake_interval_us",
     ):
         setattr(native, name, getattr(config, name))
+    native.decode_loop = _DECODE_LOOPS[config.decode_loop]
     native.n_threads = placement.n_threads
     native.n_threads_batch = placement.n_threads_batch
     native.flash_attn = _FLASH_ATTN[config.flash_attn]

@@ -25,6 +25,8 @@ class EngineStats:
     n_busy_slots: int
     """Sum over steps of the slots that were active."""
     n_tokens_decoded: int
+    n_tokens_device: int
+    """Decoded tokens that the GPU drew and fed to itself."""
     n_tokens_prompt: int
     """Prompt tokens computed; those reused from the KV are in n_tokens_cached."""
     n_tokens_cached: int

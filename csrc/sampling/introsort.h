@@ -91,7 +91,13 @@ UNPACED_HD void introsort(T* data, std::int32_t n, Less less) noexcept {
   };
   std::int32_t depth = 0;
   for (std::int32_t rest = n; rest > 1; rest >>= 1) depth += 2;
-  Range stack[64];  // one entry a level of recursion, at most 2 * log2(2^31)
+  // One entry a level of recursion, at most 2 * log2(n). The device sorts 1024 candidates at most,
+  // and pays for the array once for every thread that it could run.
+#if defined(__CUDA_ARCH__)
+  Range stack[24];
+#else
+  Range stack[64];
+#endif
   std::int32_t n_stack = 0;
   Range range{0, n, depth};
   for (;;) {

@@ -33,6 +33,15 @@ class Repetition {
   bool has_penalties() const noexcept { return penalty_last_n_ > 0; }
   bool has_dry() const noexcept { return dry_last_n_ > 0; }
 
+  const Penalties& penalties() const noexcept { return penalties_; }
+  // Tokens that the penalties look back; 0: off.
+  std::int32_t penalty_last_n() const noexcept { return penalty_last_n_; }
+  // The tokens they see now, oldest first, and how often each occurs in them.
+  std::span<const TokenId> penalty_window() const noexcept {
+    return history_.last(penalty_last_n_);
+  }
+  const TokenTable& counts() const noexcept { return counts_; }
+
   void penalise(LogitRow& row) const noexcept;
   void penalise(Candidates& candidates) const noexcept;
   void apply_dry(LogitRow& row) noexcept;

@@ -50,6 +50,21 @@ void Sampler::plan_chain() noexcept {
   }
 }
 
+std::int32_t Sampler::first_xtc() const noexcept {
+  const auto found = std::find(links_, links_ + n_links_, SamplerKind::kXtc);
+  return found == links_ + n_links_ ? 0 : static_cast<std::int32_t>(found - links_);
+}
+
+SamplerStreams Sampler::streams() const noexcept {
+  return {rng_, xtc_rngs_[first_xtc()], mirostat_};
+}
+
+void Sampler::set_streams(const SamplerStreams& streams) noexcept {
+  rng_ = streams.rng;
+  xtc_rngs_[first_xtc()] = streams.xtc;
+  mirostat_ = streams.mirostat;
+}
+
 bool Sampler::is_active(SamplerKind kind) const noexcept {
   switch (kind) {
     case SamplerKind::kPenalties:

@@ -17,6 +17,7 @@
 #include "mt19937.h"
 #include "repetition.h"
 #include "row_filters.h"
+#include "sampler_streams.h"
 #include "sampling_params.h"
 
 namespace unpaced {
@@ -53,8 +54,21 @@ class Sampler {
   // chain, with their final probabilities, descending. Sorts on demand.
   std::span<const Candidate> candidates(std::int32_t n_max = INT32_MAX) noexcept;
 
+  // For a backend that carries on with this generation and gives it back: what reset() made of the
+  // request, and the state that sampling moves.
+  const SamplingParams& params() const noexcept { return params_; }
+  std::span<const SamplerKind> links() const noexcept {
+    return {links_, static_cast<std::size_t>(n_links_)};
+  }
+  std::span<const LogitBias> biases() const noexcept { return biases_; }
+  float log_min_p() const noexcept { return log_min_p_; }
+  const Repetition& repetition() const noexcept { return repetition_; }
+  SamplerStreams streams() const noexcept;
+  void set_streams(const SamplerStreams& streams) noexcept;
+
  private:
   void plan_chain() noexcept;
+  std::int32_t first_xtc() const noexcept;
   bool is_active(SamplerKind kind) const noexcept;
   void add_biases() noexcept;
   void apply_to_row(SamplerKind kind, Mt19937& xtc_rng) noexcept;

@@ -71,6 +71,10 @@ UNPACED_HD void radix_sort_by_logit(Candidates& c) noexcept {
 
 UNPACED_HD inline void sort_by_logit(Candidates& c) noexcept {
   if (c.sorted) return;
+#if defined(__CUDA_ARCH__)
+  // The counting passes would reserve 8 KiB of local memory for every thread of the device.
+  introsort(c.data, c.size, BetterCandidate{});
+#else
   if (c.size < sort_detail::kRadixMin) {
     introsort(c.data, c.size, BetterCandidate{});
   } else if (c.size < sort_detail::kWideMin) {
@@ -78,6 +82,7 @@ UNPACED_HD inline void sort_by_logit(Candidates& c) noexcept {
   } else {
     sort_detail::radix_sort_by_logit<11>(c);
   }
+#endif
   c.sorted = true;
   c.by_token = false;
 }

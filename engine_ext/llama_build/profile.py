@@ -36,7 +36,7 @@ class Profile:
     @property
     def version(self) -> str:
         """Version of the wheel. pip never takes a cached wheel of another profile for it."""
-        return f"{VERSION}+{self.name.replace('-', '.')}"
+        return f"{VERSION}+{self.name.replace('-', '.').replace('_', '.')}"
 
 
 def _cmake_value(value: object) -> str:

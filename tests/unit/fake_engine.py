@@ -187,6 +187,7 @@ class FakeEngine:
             n_steps=10,
             n_busy_slots=12,
             n_tokens_decoded=9,
+            n_tokens_device=0,
             n_tokens_prompt=8,
             n_tokens_cached=7,
             n_requests_started=6,

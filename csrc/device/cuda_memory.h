@@ -1,0 +1,64 @@
+// CUDA memory and errors as C++ sees them: owners that free, a check that throws.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+namespace unpaced {
+
+// Throws std::runtime_error that names the call, with CUDA's own text.
+inline void cuda_check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  throw std::runtime_error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
+}
+
+// n elements of plain data in device memory, uninitialised.
+template <class T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  explicit DeviceArray(std::size_t n) : size_(n) {
+    cuda_check(cudaMalloc(reinterpret_cast<void**>(&data_), n * sizeof(T)), "cudaMalloc");
+  }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  [[nodiscard]] T* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// n zeroed elements in pinned host memory that the device can address.
+template <class T>
+class PinnedArray {
+ public:
+  explicit PinnedArray(std::size_t n) : size_(n) {
+    cuda_check(cudaHostAlloc(reinterpret_cast<void**>(&data_), n * sizeof(T), cudaHostAllocMapped),
+               "cudaHostAlloc");
+    auto* bytes = reinterpret_cast<unsigned char*>(data_);
+    for (std::size_t i = 0; i < n * sizeof(T); ++i) bytes[i] = 0;
+    cuda_check(cudaHostGetDevicePointer(reinterpret_cast<void**>(&device_), data_, 0),
+               "cudaHostGetDevicePointer");
+  }
+  ~PinnedArray() { cudaFreeHost(data_); }
+  PinnedArray(const PinnedArray&) = delete;
+  PinnedArray& operator=(const PinnedArray&) = delete;
+
+  [[nodiscard]] T* data() const noexcept { return data_; }
+  [[nodiscard]] T* device() const noexcept { return device_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  T* data_ = nullptr;
+  T* device_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace unpaced

@@ -1,0 +1,101 @@
+// The stepper of a CUDA build: a lone slot that decodes is served by the GPU alone, everything else
+// by the HostStepper; they change places between steps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "decode_loop.h"
+#include "device/cuda_memory.h"
+#include "device/device_sampler.h"
+#include "device/llama_bridge.h"
+#include "device/loop_state.h"
+#include "device/step_pacer.h"
+#include "device/window_graphs.h"
+#include "host_stepper.h"
+#include "stepper.h"
+
+namespace unpaced {
+
+class DeviceStepper final : public Stepper {
+ public:
+  // Takes the device memory and tests itself against llama_decode. Throws std::runtime_error with
+  // the reason if this model, context, build or device cannot be served exactly.
+  DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& config, Counters& counters,
+                DecodeLoop loop);
+  ~DeviceStepper() override;
+
+  [[nodiscard]] std::int32_t n_ctx() const noexcept override { return host_.n_ctx(); }
+  std::int32_t begin(Slot& slot) override;
+  void step(std::span<Slot> slots, EventPublisher& events) override;
+  void settle(EventPublisher& events) override;
+  void forget(Slot& slot) noexcept override;
+
+  [[nodiscard]] const Residency& residency() const noexcept { return bridge_.residency(); }
+
+ private:
+  // The launch that the GPU is at work on.
+  struct Flight {
+    Slot* slot = nullptr;  // null: none
+    std::int32_t position = 0;
+    std::int32_t n_steps = 0;
+    std::int32_t n_launched = 0;   // kAhead: steps given to the GPU
+    std::int32_t n_published = 0;  // tokens taken out of the mailbox
+    CellPlan plan;
+    Window window{};
+    std::vector<TokenId> inputs;  // what the cells of the plan get
+  };
+  struct Progress {
+    std::int32_t n_tokens;
+    LoopExit exit;
+  };
+
+  // self_test.cpp
+  void self_test();
+  void compare_logits(Slot& slot, const std::vector<std::vector<float>>& expected,
+                      std::span<const TokenId> tokens);
+  void compare_tokens(Slot& slot, std::span<const TokenId> tokens);
+  void prepare_windows(std::int32_t n_slots);
+  [[nodiscard]] Slot* lone_decoder(std::span<Slot> slots) const noexcept;
+  [[nodiscard]] bool can_fly(const Slot& slot);
+  void launch(Slot& slot);
+  // The slot's next token, where it goes and what it sees, enqueued.
+  void upload_inputs(const Slot& slot, const CellPlan& plan, const Window& window);
+  void launch_steps(std::int32_t n);
+  void prepare_next_window();
+  [[nodiscard]] Progress progress() const noexcept;
+  [[nodiscard]] Progress wait_for_news();
+  // Takes what the GPU has published; after an exit the flight is over.
+  void take(const Progress& progress, EventPublisher& events);
+  void stop_flight() noexcept;
+  // The GPU is done with the KV.
+  void wait_for_stream();
+  // Gives the sampler's state back before.
+  void step_on_host(std::span<Slot> slots, EventPublisher& events);
+  [[nodiscard]] StepKernelArguments arguments() const noexcept;
+
+  const std::shared_ptr<Model> model_;
+  Counters& counters_;
+  const DecodeLoop loop_;
+  HostStepper host_;
+  LlamaBridge bridge_;
+  DeviceSampler sampler_;
+  DeviceArray<std::uint64_t> group_best_;
+  DeviceArray<std::int32_t> illegal_;
+  DeviceArray<std::uint32_t> end_tokens_;
+  DeviceArray<LoopControl> control_;
+  PinnedArray<LoopControl> control_staging_;
+  PinnedArray<std::uint16_t> mask_staging_;
+  PinnedArray<std::int64_t> input_staging_;  // token, position, k index, v index
+  PinnedArray<LoopMailbox> mailbox_;
+  WindowGraphs graphs_;
+  StepPacer pacer_;
+  Flight flight_;
+  // Whose sampler state is on the device, newer than the host's; null: nobody's.
+  Slot* drawn_on_device_ = nullptr;
+  RequestId drawn_request_ = 0;
+  bool stream_is_busy_ = false;  // launches since the last wait for the stream
+};
+
+}  // namespace unpaced

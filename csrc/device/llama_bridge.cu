@@ -1,0 +1,105 @@
+#include "device/llama_inside.cuh"
+
+namespace unpaced {
+
+LlamaBridge::LlamaBridge(llama_context* context) : inside_(std::make_unique<Inside>(context)) {
+  Inside& in = *inside_;
+  in.make_backend();
+  // The largest window first: it sizes the arena and the scheduler's buffer, which must never move.
+  in.build({.stream = 0, .n_kv = n_cells()});
+  in.check_inputs();
+  in.place_inputs();
+  in.read_addresses();
+  if (!ggml_backend_sched_reserve(in.scheduler, in.graph)) {
+    refuse("no device memory for the decode graph");
+  }
+  open({.stream = 0, .n_kv = std::min(n_cells(), 256)});
+  in.upload_rotations();
+  in.check_capture();
+}
+
+LlamaBridge::~LlamaBridge() = default;
+
+cudaStream_t LlamaBridge::stream() const noexcept { return inside_->cuda_context().stream(); }
+
+const StepInputs& LlamaBridge::inputs() const noexcept { return inside_->inputs; }
+
+std::int32_t LlamaBridge::n_cells() const noexcept {
+  return static_cast<std::int32_t>(inside_->cache->get_size());
+}
+
+std::int32_t LlamaBridge::n_plan_max() const noexcept {
+  return static_cast<std::int32_t>(std::min<std::uint32_t>(kMaxSteps, inside_->context->n_batch()));
+}
+
+const Residency& LlamaBridge::residency() const noexcept { return inside_->residency; }
+
+void LlamaBridge::open(const Window& window) {
+  Inside& in = *inside_;
+  in.build(window);
+  in.check_inputs();
+  in.place_inputs();
+  const StepInputs before = in.inputs;
+  in.read_addresses();
+  if (std::memcmp(&before, &in.inputs, sizeof before) != 0) refuse("the graph's inputs moved");
+  ggml_backend_sched_reset(in.scheduler);
+  if (!ggml_backend_sched_alloc_graph(in.scheduler, in.graph)) {
+    refuse("no device memory for the decode graph");
+  }
+  in.check_residency();
+}
+
+void LlamaBridge::run() {
+  Inside& in = *inside_;
+  const ggml_status status = ggml_backend_graph_compute_async(in.cuda, in.graph);
+  // ggml makes a CUDA graph of its own the second time it sees a graph: every time is the first.
+  in.cuda_context().cuda_graphs.clear();
+  if (status != GGML_STATUS_SUCCESS) refuse("the decode graph cannot be run");
+}
+
+float* LlamaBridge::logits() const noexcept {
+  return static_cast<float*>(inside_->result->t_logits->data);
+}
+
+CellPlan LlamaBridge::plan(std::int32_t sequence, std::int32_t position, std::int32_t n) {
+  Inside& in = *inside_;
+  CellPlan plan;
+  plan.stream = static_cast<std::int32_t>(in.cache->get_stream(sequence));
+  plan.first_cell = static_cast<std::int64_t>(plan.stream) * n_cells();
+  const llama_kv_cells& cells = in.cache->get_cells(sequence);
+  plan.n_used = static_cast<std::int32_t>(cells.used_max_p1());
+  n = std::min({n, n_plan_max(), n_cells() - static_cast<std::int32_t>(cells.get_used())});
+  if (n <= 0) return plan;
+  const std::vector<TokenId> tokens(static_cast<std::size_t>(n), 0);
+  const auto found = in.find_cells(sequence, position, tokens);
+  if (!found) return plan;
+  for (const std::uint32_t cell : found->sinfos.at(0).idxs.at(0)) {
+    plan.cells.push_back(static_cast<std::int32_t>(cell));
+  }
+  return plan;
+}
+
+void LlamaBridge::commit(std::int32_t sequence, std::int32_t position, const CellPlan& plan,
+                         std::span<const TokenId> tokens) {
+  if (tokens.empty()) return;
+  const auto found = inside_->find_cells(sequence, position, tokens);
+  if (!found) refuse("the planned KV cells are gone");
+  std::vector<std::uint32_t>& cells = found->sinfos.at(0).idxs.at(0);
+  std::copy_n(plan.cells.begin(), cells.size(), cells.begin());
+  found->apply();
+}
+
+void LlamaBridge::fill_mask(std::int32_t sequence, std::int32_t position,
+                            std::span<std::uint16_t> mask) {
+  const llama_kv_cells& cells = inside_->cache->get_cells(sequence);
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    const auto cell = static_cast<std::uint32_t>(i);
+    const bool visible =
+        !cells.is_empty(cell) && cells.seq_has(cell, sequence) && cells.pos_get(cell) <= position;
+    mask[i] = visible ? 0 : kHidden;
+  }
+}
+
+void LlamaBridge::synchronize_context() { inside_->context->synchronize(); }
+
+}  // namespace unpaced

@@ -1,0 +1,85 @@
+// llama.cpp's inside, as far as the device loop needs it: the one-token decode graph for a window
+// of KV cells on a CUDA backend of our own, and the cells' bookkeeping.
+//
+// llama_internals.cuh is the only file that includes llama.cpp's internal headers (commit
+// 0c1e57098).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/loop_state.h"
+
+struct llama_context;
+
+namespace unpaced {
+
+// Where the next tokens of a sequence go.
+struct CellPlan {
+  std::vector<std::int32_t> cells;  // one for each token, within the sequence's stream
+  std::int32_t stream = 0;          // of the KV cache
+  std::int64_t first_cell = 0;      // of the stream, in cells of the whole cache
+  std::int32_t n_used = 0;          // one past the highest cell in use now
+};
+
+// Which decode graph: its shape depends on nothing else.
+struct Window {
+  std::int32_t stream;
+  std::int32_t n_kv;  // cells that attention reads, from the stream's first on
+  auto operator<=>(const Window&) const = default;
+};
+
+// Where a decode graph lives.
+struct Residency {
+  std::int32_t n_nodes = 0;
+  std::int32_t n_splits = 0;
+  std::string misplaced;  // a node that is not on the GPU; empty: none
+};
+
+// Every method: decode thread only; throws std::runtime_error.
+class LlamaBridge {
+ public:
+  // Takes the backend and the memory, and runs a step on them: the KV must be empty, and cleared
+  // after. Throws with the reason (one sentence) if this model, context or build cannot be served
+  // exactly.
+  explicit LlamaBridge(llama_context* context);
+  ~LlamaBridge();
+  LlamaBridge(const LlamaBridge&) = delete;
+  LlamaBridge& operator=(const LlamaBridge&) = delete;
+
+  [[nodiscard]] cudaStream_t stream() const noexcept;
+  [[nodiscard]] const StepInputs& inputs() const noexcept;
+  // Cells of one stream: the largest window.
+  [[nodiscard]] std::int32_t n_cells() const noexcept;
+  // The most tokens that one plan can hold.
+  [[nodiscard]] std::int32_t n_plan_max() const noexcept;
+  [[nodiscard]] const Residency& residency() const noexcept;
+
+  // Builds the window's graph; run() then enqueues its kernels on the stream (also while that is
+  // captured) and logits() is where they leave n_vocab floats. Only the last one opened exists.
+  void open(const Window& window);
+  void run();
+  [[nodiscard]] float* logits() const noexcept;
+
+  // Cells for up to n tokens of a sequence from `position` on: fewer if there are fewer.
+  // Nothing is changed.
+  [[nodiscard]] CellPlan plan(std::int32_t sequence, std::int32_t position, std::int32_t n);
+  // The first tokens.size() cells of the plan now hold these tokens.
+  void commit(std::int32_t sequence, std::int32_t position, const CellPlan& plan,
+              std::span<const TokenId> tokens);
+  // mask[i], F16 bits, for a token at `position` of the sequence; cells of a plan stay hidden.
+  void fill_mask(std::int32_t sequence, std::int32_t position, std::span<std::uint16_t> mask);
+  // Waits until the context's own work is done; its KV may be read and written then.
+  void synchronize_context();
+
+ private:
+  struct Inside;
+  std::unique_ptr<Inside> inside_;
+};
+
+}  // namespace unpaced

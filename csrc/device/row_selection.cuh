@@ -1,0 +1,214 @@
+// From a row of logits to its k best candidates. Device code of sample_kernels.cu.
+//
+// Every logit has a 64-bit key, distinct and greater for the better token. A first kernel leaves
+// the best key of each group of 32 logits; k groups whose best reaches a threshold hold k logits
+// that do, so the selection reads only those groups again.
+#pragma once
+
+#include "device/sample_kernels.h"
+#include "sampling/candidates.h"
+#include "sampling/float_math.h"
+#include "sampling/penalties.h"
+
+namespace unpaced {
+
+inline constexpr int kGroup = 32;
+inline constexpr int kThreads = 1024;   // of the one block that draws
+inline constexpr int kMaxHot = 4096;    // groups that may hold a selected logit
+inline constexpr int kMaxFound = 4096;  // logits that reach the selection's threshold
+inline constexpr unsigned kAllLanes = 0xffffffffU;
+
+// Shared memory of the drawing block beside the groups' keys.
+struct Shared {
+  std::uint64_t found[kMaxFound];
+  std::int32_t hot[kMaxHot];
+  Candidate list[kMaxListed];
+  alignas(8) Candidate scratch[kMaxListed];
+  std::uint64_t best_of_warp[kThreads / 32];
+  double u;  // the draw's number of the random stream
+  std::int32_t n_hot;
+  std::int32_t n_found;
+};
+
+// Logits first (-0 equals +0), then the lower token.
+__device__ inline std::uint64_t key_of(float logit, std::int32_t token) {
+  const std::uint32_t bits = __float_as_uint(logit + 0.0F);
+  const std::uint32_t ordered = (bits & 0x80000000U) != 0U ? ~bits : bits | 0x80000000U;
+  return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffU - static_cast<unsigned>(token));
+}
+
+__device__ inline std::uint32_t ordered_logit(float logit) {
+  return static_cast<std::uint32_t>(key_of(logit, 0) >> 32);
+}
+
+__device__ inline float logit_of(std::uint64_t key) {
+  const auto ordered = static_cast<std::uint32_t>(key >> 32);
+  return __uint_as_float((ordered & 0x80000000U) != 0U ? ordered & 0x7fffffffU : ~ordered);
+}
+
+__device__ inline std::int32_t token_of(std::uint64_t key) {
+  return static_cast<std::int32_t>(0xffffffffU - static_cast<std::uint32_t>(key));
+}
+
+__device__ inline std::uint64_t greater(std::uint64_t a, std::uint64_t b) { return a > b ? a : b; }
+
+__device__ inline std::uint64_t warp_greatest(std::uint64_t key) {
+  for (int offset = 16; offset > 0; offset /= 2) {
+    key = greater(key, __shfl_xor_sync(kAllLanes, key, offset));
+  }
+  return key;
+}
+
+// Biases, then penalties, into the row; the touched groups' keys follow. The whole block.
+__device__ inline void adjust_row(const StepKernelArguments& a, std::uint64_t* keys) {
+  const DeviceSampling& s = *a.sampling;
+  const std::int32_t n_biases = s.n_biases;
+  const std::int32_t n_counts = s.penalise_row ? s.counts.size : 0;
+  if (n_biases + n_counts == 0) return;
+  for (std::int32_t i = threadIdx.x; i < n_biases; i += kThreads) {
+    const TokenId token = s.biases[i].token;
+    if (i > 0 && s.biases[i - 1].token == token) continue;  // its first bias's thread adds them all
+    float logit = a.logits[token];
+    for (std::int32_t j = i; j < n_biases && s.biases[j].token == token; ++j) {
+      logit = legal_logit(logit + s.biases[j].bias);
+    }
+    a.logits[token] = logit;
+  }
+  __syncthreads();
+  for (std::int32_t i = threadIdx.x; i < n_counts; i += kThreads) {
+    float& logit = a.logits[s.counts.entries[i].token];
+    logit = penalised(logit, s.counts.entries[i].value, s.penalties);
+  }
+  __syncthreads();
+  const auto lane = static_cast<std::int32_t>(threadIdx.x % 32U);
+  for (std::int32_t i = threadIdx.x / 32; i < n_biases + n_counts; i += kThreads / 32) {
+    const TokenId touched = i < n_biases ? s.biases[i].token : s.counts.entries[i - n_biases].token;
+    const std::int32_t token = touched / kGroup * kGroup + lane;
+    const std::uint64_t best =
+        warp_greatest(token < a.n_vocab ? key_of(a.logits[token], token) : 0U);
+    // Warps that share a group write the same key.
+    if (lane == 0) {
+      atomicExch(reinterpret_cast<unsigned long long*>(&keys[touched / kGroup]), best);
+    }
+  }
+  __syncthreads();
+}
+
+// How many of the block's keys reach `ordered`; each thread brings those of keys[thread + i *
+// 1024]. The whole block; the same answer for every thread.
+__device__ inline std::int32_t count_groups(const std::uint64_t* keys, std::int32_t n,
+                                            std::uint32_t ordered) {
+  std::int32_t count = 0;
+  for (std::int32_t base = 0; base < n; base += kThreads) {
+    const std::int32_t i = base + static_cast<std::int32_t>(threadIdx.x);
+    count += __syncthreads_count(i < n && static_cast<std::uint32_t>(keys[i] >> 32) >= ordered);
+  }
+  return count;
+}
+
+// A threshold that at least k logits reach and few more. The whole block.
+__device__ inline std::uint32_t group_threshold(const std::uint64_t* keys, std::int32_t n,
+                                                std::int32_t k, float best) {
+  if (n <= k) return 0;
+  std::uint64_t mine = 0;  // the best of the thread's groups
+  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) mine = greater(mine, keys[i]);
+  const auto mine_ordered = static_cast<std::uint32_t>(mine >> 32);
+  // k threads that reach it will do as well; many threads for few logits are cheaper to count.
+  const bool by_thread = k <= kThreads / 4 && n >= kThreads;
+  const auto count = [&](std::uint32_t ordered) {
+    return by_thread ? __syncthreads_count(mine_ordered >= ordered)
+                     : count_groups(keys, n, ordered);
+  };
+  const std::int32_t enough = k + k / 2 + 4;
+  std::uint32_t high = ordered_logit(best);
+  std::uint32_t low = high;
+  std::int32_t n_low = count(low);
+  for (float step = 1.0F; n_low < k; step *= 2.0F) {
+    high = low;
+    const float next = best - step;
+    low = next < -kMaxFloat || next != next ? 0U : ordered_logit(next);
+    n_low = count(low);
+  }
+  while (n_low > enough && high - low > 1U) {
+    const std::uint32_t middle = low + (high - low) / 2U;
+    const std::int32_t n_middle = count(middle);
+    if (n_middle >= k) {
+      low = middle;
+      n_low = n_middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// Fills shared.found with the keys of all logits that reach the key. False: there are too many.
+__device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t* keys,
+                               Shared& shared, std::uint64_t threshold) {
+  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
+  __syncthreads();
+  if (threadIdx.x == 0) shared.n_hot = shared.n_found = 0;
+  __syncthreads();
+  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) {
+    if (keys[i] < threshold) continue;
+    const std::int32_t slot = atomicAdd(&shared.n_hot, 1);
+    if (slot < kMaxHot) shared.hot[slot] = i;
+  }
+  __syncthreads();
+  if (shared.n_hot > kMaxHot) return false;
+  const auto lane = static_cast<std::int32_t>(threadIdx.x % 32U);
+  for (std::int32_t i = threadIdx.x / 32; i < shared.n_hot; i += kThreads / 32) {
+    const std::int32_t token = shared.hot[i] * kGroup + lane;
+    const std::uint64_t key = token < a.n_vocab ? key_of(a.logits[token], token) : 0U;
+    const bool reaches = key != 0U && key >= threshold;
+    const std::uint32_t lanes = __ballot_sync(kAllLanes, reaches);
+    std::int32_t base = 0;
+    if (lane == 0) base = atomicAdd(&shared.n_found, __popc(lanes));
+    base = __shfl_sync(kAllLanes, base, 0);
+    const std::int32_t slot = base + __popc(lanes & ((1U << lane) - 1U));
+    if (reaches && slot < kMaxFound) shared.found[slot] = key;
+  }
+  __syncthreads();
+  return shared.n_found <= kMaxFound;
+}
+
+// The k-th best key of the row, by bisection over the keys: slow, for rows full of equal logits.
+__device__ inline std::uint64_t exact_threshold(const StepKernelArguments& a, std::int32_t k) {
+  std::uint64_t low = 0;
+  for (std::uint64_t bit = 1ULL << 63; bit != 0U; bit >>= 1) {
+    const std::uint64_t middle = low | bit;
+    std::int32_t count = 0;
+    for (std::int32_t base = 0; base < a.n_vocab; base += kThreads) {
+      const std::int32_t i = base + static_cast<std::int32_t>(threadIdx.x);
+      count += __syncthreads_count(i < a.n_vocab && key_of(a.logits[i], i) >= middle);
+    }
+    if (count >= k) low = middle;
+  }
+  return low;
+}
+
+// The k best candidates in descending order into shared.list; returns how many. The whole block.
+__device__ inline std::int32_t select_top(const StepKernelArguments& a, const std::uint64_t* keys,
+                                          Shared& shared, std::int32_t k, std::uint64_t best) {
+  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
+  if (k == 1) {
+    if (threadIdx.x == 0) shared.list[0] = {token_of(best), a.logits[token_of(best)], 0.0F};
+    __syncthreads();
+    return 1;
+  }
+  const auto threshold = static_cast<std::uint64_t>(group_threshold(keys, n, k, logit_of(best)))
+                         << 32;
+  if (!collect(a, keys, shared, threshold)) collect(a, keys, shared, exact_threshold(a, k));
+  const std::int32_t n_found = shared.n_found;
+  for (std::int32_t i = threadIdx.x; i < n_found; i += kThreads) {
+    const std::uint64_t mine = shared.found[i];
+    std::int32_t rank = 0;
+#pragma unroll 8
+    for (std::int32_t j = 0; j < n_found; ++j) rank += shared.found[j] > mine ? 1 : 0;
+    if (rank < k) shared.list[rank] = {token_of(mine), a.logits[token_of(mine)], 0.0F};
+  }
+  __syncthreads();
+  return min(n_found, k);
+}
+
+}  // namespace unpaced

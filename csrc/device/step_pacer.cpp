@@ -1,0 +1,41 @@
+#include "device/step_pacer.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace unpaced {
+namespace {
+
+constexpr std::chrono::microseconds kShortNap{20};
+constexpr std::chrono::milliseconds kLongestNap{2};
+
+}  // namespace
+
+StepPacer::StepPacer() {
+  // The kernel rounds sleeps up by 50 us by default: a twentieth of a small model's step.
+  constexpr unsigned long kSlackNs = 1000;
+  prctl(PR_SET_TIMERSLACK, kSlackNs, 0, 0, 0);
+}
+
+void StepPacer::arrived(int n) noexcept {
+  const auto now = Clock::now();
+  const auto step = (now - last_) / std::max(n, 1);
+  step_ += (std::chrono::duration_cast<std::chrono::nanoseconds>(step) - step_) / 8;
+  last_ = now;
+}
+
+void StepPacer::nap() const noexcept {
+  const auto now = Clock::now();
+  const auto soon = last_ + step_ - step_ / 32;
+  const auto shortest = std::max<std::chrono::nanoseconds>(kShortNap, step_ / 64);
+  const auto wanted = std::clamp<std::chrono::nanoseconds>(soon - now, shortest, kLongestNap);
+  std::this_thread::sleep_for(wanted);
+}
+
+std::chrono::milliseconds StepPacer::silence() const noexcept {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - last_);
+}
+
+}  // namespace unpaced

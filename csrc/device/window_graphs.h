@@ -1,0 +1,46 @@
+// One executable CUDA graph for each window of KV cells: the decode step's kernels, then ours.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <list>
+#include <map>
+
+#include "device/llama_bridge.h"
+#include "device/sample_kernels.h"
+
+namespace unpaced {
+
+// Decode thread only.
+class WindowGraphs {
+ public:
+  // `arguments` without logits and loop. loops: the step is the body of a WHILE node; else a launch
+  // makes one step.
+  WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments, bool loops);
+  ~WindowGraphs();
+  WindowGraphs(const WindowGraphs&) = delete;
+  WindowGraphs& operator=(const WindowGraphs&) = delete;
+
+  // From the cache, or captured now: some 10 ms of this thread, none of the GPU. Throws
+  // std::runtime_error.
+  cudaGraphExec_t get(const Window& window);
+  [[nodiscard]] bool has(const Window& window) const { return graphs_.contains(window); }
+
+ private:
+  struct Entry {
+    cudaGraphExec_t executable;
+    std::list<Window>::iterator age;
+  };
+
+  [[nodiscard]] cudaGraphExec_t capture(const Window& window);
+  void capture_step(cudaGraph_t graph, const StepKernelArguments& arguments);
+
+  LlamaBridge& bridge_;
+  const StepKernelArguments arguments_;
+  const bool loops_;
+  std::map<Window, Entry> graphs_;
+  std::list<Window> by_age_;  // the newest first
+};
+
+}  // namespace unpaced

@@ -1,0 +1,15 @@
+// What sampling moves from token to token beside the text: the random streams and mirostat's state.
+#pragma once
+
+#include "mirostat.h"
+#include "mt19937.h"
+
+namespace unpaced {
+
+struct SamplerStreams {
+  Mt19937 rng = Mt19937();
+  Mt19937 xtc = Mt19937();  // of the chain's first XTC link
+  Mirostat mirostat = {};
+};
+
+}  // namespace unpaced

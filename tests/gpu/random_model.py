@@ -1,0 +1,127 @@
+"""Small random-weight models of several architectures, written when a test asks for one.
+
+The shapes are such that CUDA's flash attention serves them; the vocabulary is made up.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+
+N_LAYER = 3
+N_EMBD = 512
+N_FF = 1024
+N_HEAD = 8
+N_HEAD_KV = 2
+N_EXPERT = 8
+N_EXPERT_USED = 2
+N_VOCAB = 4096
+N_CTX = 32768
+
+ARCHITECTURES = ("llama", "llama-moe", "qwen2", "qwen3", "gemma", "gemma2")
+
+
+def _head_dim(architecture: str) -> int:
+    # With a capped softmax CUDA's flash attention has no smaller heads.
+    return 128 if architecture == "gemma2" else 64
+
+
+def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
+    tokens = [b"<unk>", b"<s>", b"</s>", *(b"<0x%02X>" % byte for byte in range(256))]
+    kinds = [gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.CONTROL]
+    kinds += [gguf.TokenType.BYTE] * 256
+    tokens += [b"w%d" % i for i in range(N_VOCAB - len(tokens))]
+    kinds += [gguf.TokenType.NORMAL] * (N_VOCAB - len(kinds))
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([-float(i) for i in range(N_VOCAB)])
+    writer.add_token_types(kinds)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+
+
+def _add_shape(writer: gguf.GGUFWriter, architecture: str) -> None:
+    writer.add_name(f"random {architecture}")
+    writer.add_context_length(N_CTX)
+    writer.add_embedding_length(N_EMBD)
+    writer.add_block_count(N_LAYER)
+    writer.add_feed_forward_length(N_FF)
+    writer.add_head_count(N_HEAD)
+    writer.add_head_count_kv(N_HEAD_KV)
+    writer.add_key_length(_head_dim(architecture))
+    writer.add_value_length(_head_dim(architecture))
+    writer.add_rope_dimension_count(_head_dim(architecture))
+    writer.add_rope_freq_base(10000.0)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(N_VOCAB)
+    if architecture == "llama-moe":
+        writer.add_expert_count(N_EXPERT)
+        writer.add_expert_used_count(N_EXPERT_USED)
+    if architecture == "gemma2":
+        writer.add_sliding_window(256)
+        writer.add_attn_logit_softcapping(50.0)
+        writer.add_final_logit_softcapping(30.0)
+
+
+def _attention_tensors(
+    add: Callable[..., None], vector: Callable[[str, int], None], block: str, architecture: str
+) -> None:
+    head_dim = _head_dim(architecture)
+    add(block + "attn_q.weight", N_HEAD * head_dim, N_EMBD)
+    add(block + "attn_k.weight", N_HEAD_KV * head_dim, N_EMBD)
+    add(block + "attn_v.weight", N_HEAD_KV * head_dim, N_EMBD)
+    add(block + "attn_output.weight", N_EMBD, N_HEAD * head_dim)
+    if architecture == "qwen2":
+        vector(block + "attn_q.bias", N_HEAD * head_dim)
+        vector(block + "attn_k.bias", N_HEAD_KV * head_dim)
+        vector(block + "attn_v.bias", N_HEAD_KV * head_dim)
+    if architecture == "qwen3":
+        vector(block + "attn_q_norm.weight", head_dim)
+        vector(block + "attn_k_norm.weight", head_dim)
+
+
+def write_random_model(out: Path, architecture: str) -> None:
+    """Write a model of one of ARCHITECTURES; the same seed every time."""
+    rng = np.random.default_rng(3)
+    q8_0 = gguf.GGMLQuantizationType.Q8_0
+    writer = gguf.GGUFWriter(out, architecture.partition("-")[0])
+    _add_vocabulary(writer)
+    _add_shape(writer, architecture)
+
+    def random(*shape: int) -> NDArray[np.float32]:
+        return rng.standard_normal(shape, dtype=np.float32) / np.float32(np.sqrt(shape[-1]))
+
+    def add(name: str, *shape: int) -> None:
+        writer.add_tensor(name, gguf.quants.quantize(random(*shape), q8_0), raw_dtype=q8_0)
+
+    def vector(name: str, n: int) -> None:
+        writer.add_tensor(name, 1.0 + rng.standard_normal(n, dtype=np.float32) / 8)
+
+    add("token_embd.weight", N_VOCAB, N_EMBD)
+    vector("output_norm.weight", N_EMBD)
+    if not architecture.startswith("gemma"):  # those share the embedding
+        add("output.weight", N_VOCAB, N_EMBD)
+    for layer in range(N_LAYER):
+        block = f"blk.{layer}."
+        vector(block + "attn_norm.weight", N_EMBD)
+        vector(block + "ffn_norm.weight", N_EMBD)
+        if architecture == "gemma2":
+            vector(block + "post_attention_norm.weight", N_EMBD)
+            vector(block + "post_ffw_norm.weight", N_EMBD)
+        _attention_tensors(add, vector, block, architecture)
+        if architecture == "llama-moe":
+            writer.add_tensor(block + "ffn_gate_inp.weight", random(N_EXPERT, N_EMBD))
+            add(block + "ffn_gate_exps.weight", N_EXPERT, N_FF, N_EMBD)
+            add(block + "ffn_up_exps.weight", N_EXPERT, N_FF, N_EMBD)
+            add(block + "ffn_down_exps.weight", N_EXPERT, N_EMBD, N_FF)
+        else:
+            add(block + "ffn_gate.weight", N_FF, N_EMBD)
+            add(block + "ffn_up.weight", N_FF, N_EMBD)
+            add(block + "ffn_down.weight", N_EMBD, N_FF)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
