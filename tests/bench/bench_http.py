@@ -36,6 +36,8 @@ class Round:
     itl_p99_us: float
     front_cpu_us_per_token: float
     """CPU of the process's main thread (ours: the front end) by tokens."""
+    beside_decode_cpu_us_per_token: float
+    """CPU of the whole process less its busiest threads, as many as decode; comparable."""
     process_cpu_us_per_token: float
 
 
@@ -65,23 +67,26 @@ def off_the_decode_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def measure(server: ServerProcess, body: dict[str, Any]) -> Round:
+def measure(server: ServerProcess, body: dict[str, Any], n_threads: int) -> Round:
     """One streamed request, with the CPU it took."""
     before = server.thread_cpu_s()
     with off_the_decode_core():
         timing = stream_completion(server.port, body)
     after = server.thread_cpu_s()
-    if timing.n_tokens < int(body["n_predict"]) - 1:
+    if timing.n_tokens != body["n_predict"]:
         raise RuntimeError(f"{timing.n_tokens} tokens instead of {body['n_predict']}")
     gaps = sorted(gaps_us(timing))
     main = after[server.pid] - before[server.pid]
-    total = sum(cpu - before.get(thread, 0.0) for thread, cpu in after.items())
+    spent = {thread: cpu - before.get(thread, 0.0) for thread, cpu in after.items()}
+    total = sum(spent.values())
+    decoding = sum(sorted(spent.values())[-n_threads:])
     return Round(
         tokens_per_s=timing.tokens_per_s,
         ttft_ms=timing.first_token_s * 1e3,
         itl_p50_us=gaps[len(gaps) // 2],
         itl_p99_us=gaps[int(len(gaps) * 0.99)],
         front_cpu_us_per_token=main / timing.n_tokens * 1e6,
+        beside_decode_cpu_us_per_token=(total - decoding) / timing.n_tokens * 1e6,
         process_cpu_us_per_token=total / timing.n_tokens * 1e6,
     )
 
@@ -112,7 +117,7 @@ def run_model(arguments: argparse.Namespace, model: Path, n_threads: int) -> dic
         theirs = stack.enter_context(running(command, peer.env(), ports[1], scratch / "peer.log"))
         servers = {"unpaced": ours, "llama_server": theirs}
         for server in servers.values():
-            measure(server, request_body(64, 1))
+            measure(server, request_body(64, 1), n_threads)
         rounds: dict[str, list[Round]] = {name: [] for name in servers}
         bench: list[float] = []
         for i in range(arguments.repeats):
@@ -120,7 +125,7 @@ def run_model(arguments: argparse.Namespace, model: Path, n_threads: int) -> dic
             order = list(servers) if i % 2 == 0 else list(servers)[::-1]
             for name in order:
                 time.sleep(arguments.pause)
-                rounds[name].append(measure(servers[name], request_body(arguments.n, i)))
+                rounds[name].append(measure(servers[name], request_body(arguments.n, i), n_threads))
             time.sleep(arguments.pause)
             bench.append(peer.bench_tokens_per_s(model, arguments.n, n_threads))
     return summarise(model, n_threads, rounds, bench)
@@ -158,8 +163,9 @@ def markdown(report: dict[str, Any]) -> str:
         f"Hardware: {report['hardware']}",
         "",
         "| model | threads | unpaced tok/s | llama-server tok/s | llama-bench tg tok/s "
-        "| ÷ llama-server | ÷ llama-bench | front-end CPU µs/token | ITL p50 / p99 µs (peer) |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| ÷ llama-server | ÷ llama-bench | front-end CPU µs/token | CPU beside decode µs/token "
+        "(peer) | ITL p50 / p99 µs (peer) |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in report["results"]:
         ours, peer = row["medians"]["unpaced"], row["medians"]["llama_server"]
@@ -168,6 +174,8 @@ def markdown(report: dict[str, Any]) -> str:
             f"| {peer['tokens_per_s']:.1f} | {row['llama_bench_tokens_per_s']:.1f} "
             f"| {row['unpaced_by_llama_server']:.3f} | {row['unpaced_by_llama_bench']:.3f} "
             f"| {ours['front_cpu_us_per_token']:.1f} "
+            f"| {ours['beside_decode_cpu_us_per_token']:.1f} "
+            f"({peer['beside_decode_cpu_us_per_token']:.1f}) "
             f"| {ours['itl_p50_us']:.0f} / {ours['itl_p99_us']:.0f} "
             f"({peer['itl_p50_us']:.0f} / {peer['itl_p99_us']:.0f}) |"
         )

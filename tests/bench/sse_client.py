@@ -60,10 +60,12 @@ def _timing(reads: list[tuple[float, bytes]]) -> StreamTiming:
     frames = [line[6:] for line in text.split(b"\n") if line.startswith(b"data: {")]
     if not frames or not arrivals:
         raise RuntimeError(f"no tokens in the stream: {text[-500:]!r}")
+    final = json.loads(frames[-1])
     return StreamTiming(
-        n_tokens=len(arrivals),
+        # Not the number of frames: a token that ends within a UTF-8 sequence may have none.
+        n_tokens=int(final["tokens_predicted"]),
         first_token_s=arrivals[0],
         last_token_s=arrivals[-1],
         arrivals_s=arrivals,
-        final=json.loads(frames[-1]),
+        final=final,
     )
