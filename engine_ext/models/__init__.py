@@ -1,0 +1,1 @@
+"""The built-in demo model (`demo.gguf`) and the program that trains it."""

@@ -1,0 +1,1 @@
+"""How the demo model is made: words and plots -> stories -> tokens -> network -> GGUF."""
