@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import logging
 import time
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def main() -> None:
     print(f"{arguments.out}: {len(data)} bytes, {n_params} parameters")
     print(f"sha256 {hashlib.sha256(data).hexdigest()}")
 
+    logging.getLogger("llama-cpp-python").setLevel(logging.ERROR)  # or it prints every tensor
     model = LlamaModel(arguments.out)
     print(f"tokens equal to llama.cpp's on {check_tokens(model, tokenizer)} texts")
     print(f"logits against llama.cpp's: {check_logits(model, network, tokenizer)}")

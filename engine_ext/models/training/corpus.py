@@ -10,7 +10,7 @@ from .bpe import Tokenizer, learn_merges
 from .chat import Message, make_conversation
 from .story import tell_story
 
-BOS, EOS, END = "<|bos|>", "<|eos|>", "<|end|>"
+BOS, EOS, END = "<|bos|>", "<|endoftext|>", "<|end|>"
 ROLES = {"system": "<|system|>", "user": "<|user|>", "assistant": "<|assistant|>"}
 CONTROL_TOKENS = (BOS, EOS, END, *ROLES.values())
 N_VOCAB = 1536
