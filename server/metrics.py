@@ -166,6 +166,11 @@ class LiveCollector(Collector):
             ("generated_tokens", "Tokens of finished completions", metrics.n_predicted),
             ("engine_steps", "Steps of the decode thread", stats.n_steps),
             ("engine_tokens_decoded", "Tokens the engine decoded", stats.n_tokens_decoded),
+            (
+                "engine_tokens_device",
+                "Tokens that the GPU drew and fed to itself",
+                stats.n_tokens_device,
+            ),
             ("engine_prompt_tokens", "Prompt tokens the engine computed", stats.n_tokens_prompt),
             (
                 "engine_requests_failed",

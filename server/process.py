@@ -100,11 +100,18 @@ class ServerProcess:
             self._server.should_exit = True
             return
         model, placement = self._engine.model, self._engine.placement
+        decode_loop = self._engine.decode_loop
+        has_cuda = "cuda" in read_build_info().profile
+        if self._settings.gpu_layers > 0 and not has_cuda:
+            self._log.warning("--gpu-layers has no effect: this build has no GPU support")
+        if decode_loop.loop != "device" and has_cuda:
+            self._log.warning(f"the token loop is: {decode_loop.loop}", reason=decode_loop.reason)
         self._log.info(
             "ready",
             model=self._state.model_name,
             n_ctx=model.n_ctx,
             n_slots=self._settings.n_slots,
+            decode_loop=decode_loop.loop,
             threads=placement.n_threads,
             decode_core=placement.decode_cores[0] if placement.decode_cores else None,
             seconds=round(time.monotonic() - started, 2),

@@ -1,11 +1,13 @@
 """GET /v1/models, /models and /props: what is served."""
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from engine_ext.build_info import read_build_info
 from server.errors import JSON_TYPE
 from server.responses.generation_settings import GenerationSettings
 from server.state import ServerState, state_of
@@ -98,5 +100,19 @@ async def props(request: Request) -> Response:
         "build_info": state.fingerprint,
         "is_sleeping": False,
         "cors_proxy_enabled": False,
+        "unpaced": _engine_facts(state),
     }
     return Response(orjson.dumps(body), media_type=JSON_TYPE)
+
+
+def _engine_facts(state: ServerState) -> dict[str, Any]:
+    """What llama-server has no key for: where the token loop runs, and on which cores."""
+    placement, build = state.engine.placement, read_build_info()
+    return {
+        "version": build.version,
+        "build_profile": build.profile,
+        "decode_core": placement.decode_cores[0] if placement.decode_cores else None,
+        "n_threads": placement.n_threads,
+        "n_threads_batch": placement.n_threads_batch,
+        "decode_loop": asdict(state.engine.decode_loop),
+    }

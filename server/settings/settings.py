@@ -11,6 +11,7 @@ from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from engine_ext.config import EngineConfig
+from server.settings.device import DeviceSettings
 from server.settings.http import HttpSettings
 from server.settings.limits import LimitSettings
 from server.settings.log import LogSettings
@@ -26,6 +27,7 @@ class Settings(
     HttpSettings,
     SamplingSettings,
     ThreadSettings,
+    DeviceSettings,
     ModelSettings,
     BaseSettings,
 ):
@@ -66,6 +68,9 @@ class Settings(
             n_slots=self.n_slots,
             n_threads=self.threads if self.threads > 0 else -1,
             n_threads_batch=self.threads_batch if self.threads_batch > 0 else -1,
+            n_gpu_layers=self.gpu_layers,
+            decode_loop=self.decode_loop,
+            require_device=self.require_device,
             flash_attn=self.flash_attn,
             cache_type_k=self.cache_type_k,
             cache_type_v=self.cache_type_v,

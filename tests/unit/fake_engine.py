@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine_ext import (
+    DecodeLoop,
     EngineState,
     EngineStats,
     EventKind,
@@ -19,6 +20,7 @@ from engine_ext import (
     Request,
     SamplingParams,
 )
+from engine_ext.placement import Placement
 from engine_ext.token_stream import TokenStream
 
 EOS, BOS, N_VOCAB = 256, 257, 258
@@ -119,6 +121,12 @@ class FakeEngine:
         self.state = EngineState.READY
         self.load_progress = 1.0
         self.heartbeat_age_s = 0.0
+        self.decode_loop = DecodeLoop(
+            loop="host", reason="scripted", device="", n_graph_nodes=0, n_graph_splits=0
+        )
+        self.placement = Placement(
+            decode_cores=[1], other_cores=[0], n_threads=1, n_threads_batch=2
+        )
         self.token_pieces = [bytes([i]) for i in range(256)] + [b"", b""]
         self.token_pieces_special = [bytes([i]) for i in range(256)] + [b"</s>", b"<s>"]
         self.model = ModelInfo(
