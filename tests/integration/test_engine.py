@@ -124,7 +124,7 @@ async def test_a_story_ends_with_eos() -> None:
 
 async def test_the_same_seed_gives_the_same_tokens() -> None:
     async with running_engine() as engine:
-        prompt = await engine.tokenize("The little fox")
+        prompt = await engine.tokenize("Once upon a time")
         request = Request(
             prompt=prompt, sampling=SamplingParams(seed=7), max_tokens=40, cache_prompt=False
         )
