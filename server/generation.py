@@ -39,8 +39,6 @@ class Generation:
         "has_new_line",
         "index",
         "is_over",
-        "n_processed",
-        "prompt_us",
         "slot",
         "stop_type",
         "timings",
@@ -56,8 +54,6 @@ class Generation:
         self._inter_token = inter_token
         self.slot = -1
         self.timings = Timings()
-        self.n_processed = 0  # prompt tokens in the KV
-        self.prompt_us = 0  # when they got there
         self.has_new_line = False
         self.truncated = False
         self.stop_type = "none"
@@ -88,10 +84,10 @@ class Generation:
             self.slot = event.slot
             self.timings.start_us = event.t_us
             self.timings.n_prompt = event.n_prompt
-            self.timings.n_cached = self.n_processed = event.n_cached
+            self.timings.n_cached = self.timings.n_processed = event.n_cached
         elif kind == _PREFILL:
-            self.n_processed = event.n_processed
-            self.prompt_us = event.t_us
+            self.timings.n_processed = event.n_processed
+            self.timings.prompt_us = event.t_us
         elif kind == _FINISHED and not self.is_over:
             self._take_finish(FinishReason(event.finish_reason), event)
         return None
@@ -111,7 +107,8 @@ class Generation:
         if timings.n_decoded:
             self._inter_token.observe((t_us - timings.last_token_us) * 1e-6)
         else:
-            timings.first_token_us = t_us
+            timings.first_token_us = timings.prompt_us = t_us
+            timings.n_processed = timings.n_prompt
         timings.last_token_us = t_us
         timings.n_decoded += 1
         text = self._text.push(self._pieces[event.token])

@@ -111,7 +111,7 @@ class Metrics:
             self._finished[generation.finish_reason].inc()
         if not timings.start_us:
             return
-        self.n_prompt += timings.n_prompt - timings.n_cached
+        self.n_prompt += timings.n_processed - timings.n_cached
         self.n_cached += timings.n_cached
         self._queue.observe((timings.start_us - choice.arrived_us) * 1e-6)
         if timings.n_decoded:

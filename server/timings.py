@@ -14,16 +14,20 @@ class Timings:
     """
 
     start_us: int = 0
+    prompt_us: int = 0
+    """When the last piece of the prompt was done; in the end, the first token."""
     first_token_us: int = 0
     last_token_us: int = 0
     n_prompt: int = 0
     n_cached: int = 0
+    n_processed: int = 0
+    """Prompt tokens in the KV so far, cached ones included."""
     n_decoded: int = 0
 
     @property
     def prompt_ms(self) -> float:
-        """From the slot's start to the first token."""
-        return (self.first_token_us - self.start_us) / 1e3 if self.first_token_us else 0.0
+        """From the slot's start to the first token, or to where the prompt is."""
+        return (self.prompt_us - self.start_us) / 1e3 if self.prompt_us else 0.0
 
     @property
     def predicted_ms(self) -> float:
@@ -32,7 +36,7 @@ class Timings:
 
     def to_json(self) -> dict[str, Any]:
         """Keys and order as llama-server's."""
-        n_computed = self.n_prompt - self.n_cached
+        n_computed = self.n_processed - self.n_cached
         n_steps = max(0, self.n_decoded - 1)
         prompt_ms, predicted_ms = self.prompt_ms, self.predicted_ms
         return {

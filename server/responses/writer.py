@@ -129,6 +129,6 @@ class ChoiceWriter(ABC):
         return {
             "total": generation.timings.n_prompt,
             "cache": generation.timings.n_cached,
-            "processed": generation.n_processed,
+            "processed": generation.timings.n_processed,
             "time_ms": (event.t_us - generation.timings.start_us) // 1000,
         }

@@ -8,6 +8,15 @@ from prometheus_client import generate_latest
 from server.errors import not_supported
 from server.state import state_of
 
+
+class ExactName(bytes):
+    """A header name that uvicorn writes as it is: llama-server's clients look for this spelling."""
+
+    def lower(self) -> bytes:
+        """Itself."""
+        return self
+
+
 router = APIRouter(tags=["metrics"])
 
 
@@ -22,5 +31,7 @@ async def metrics(request: Request) -> Response:
     # Rendering takes milliseconds: another thread's, not the streams'.
     ours = await asyncio.to_thread(generate_latest, state.metrics.registry)
     text = ours + state.llamacpp.render(state.engine.stats()).encode()
-    headers = {"process-start-time-unix": str(int(state.started_at))}
-    return Response(text, headers=headers, media_type="text/plain; version=0.0.4; charset=utf-8")
+    response = Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+    started_at = str(int(state.started_at)).encode()
+    response.raw_headers.append((ExactName(b"Process-Start-Time-Unix"), started_at))
+    return response

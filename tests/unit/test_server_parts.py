@@ -62,7 +62,15 @@ def test_generation_settings_have_llama_servers_keys_in_its_order() -> None:
     [
         Timings(),
         Timings(start_us=5, n_prompt=3),
-        Timings(start_us=5, first_token_us=5, last_token_us=5, n_prompt=3, n_cached=3, n_decoded=1),
+        Timings(
+            start_us=5,
+            first_token_us=5,
+            last_token_us=5,
+            n_prompt=3,
+            n_cached=3,
+            n_processed=3,
+            n_decoded=1,
+        ),
         Timings(start_us=5, first_token_us=9, last_token_us=99, n_prompt=3, n_decoded=10),
     ],
 )
