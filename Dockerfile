@@ -22,9 +22,7 @@ COPY engine_ext/profiles engine_ext/profiles
 RUN /opt/build/bin/python engine_ext/build_llama.py --profile ${PROFILE} --install
 
 COPY . .
-RUN native=ON; [ "${PROFILE}" = cpu ] || native=OFF; \
-    /opt/build/bin/pip wheel --no-deps --no-index --no-build-isolation --wheel-dir dist . \
-      --config-settings=cmake.define.UNPACED_NATIVE=${native}
+RUN /opt/build/bin/pip wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .
 RUN /opt/build/bin/pip --python /opt/unpaced/bin/python install --no-deps --no-index \
       .build/wheels/*/*.whl dist/*.whl
 
@@ -38,7 +36,7 @@ WORKDIR /tmp
 EXPOSE 8080
 STOPSIGNAL SIGTERM
 # While a model loads the server is starting, not ill.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=10m --start-interval=1s \
+HEALTHCHECK --interval=5s --timeout=3s --start-period=10m \
   CMD ["unpaced", "health", "--timeout", "2"]
 ENTRYPOINT ["unpaced"]
 CMD ["serve"]

@@ -52,7 +52,7 @@ lint: $(STAMPS)/dev  ## ruff, mypy, clang-format: what is wrong, changing nothin
 	@echo "ruff, mypy, clang-format"
 	@$(PY) -m ruff check --quiet --output-format concise .
 	@$(PY) -m ruff format --check --quiet . || { echo "Not formatted; make format does it:"; $(PY) -m ruff format --check .; }
-	@$(PY) -m mypy --cache-dir .build/cache/mypy
+	@$(PY) -m mypy --no-error-summary --cache-dir .build/cache/mypy
 	@find csrc tests/unit/cpp -name '*.h' -o -name '*.cpp' | sort | xargs $(VENV)/bin/clang-format --dry-run -Werror
 
 format: $(STAMPS)/dev  ## Format Python and C++ in place
@@ -88,12 +88,10 @@ $(STAMPS)/llama: $(STAMPS)/venv FORCE
 	@$(PY) engine_ext/build_llama.py --profile $(PROFILE) --jobs $(JOBS) --install --stamp $@
 
 # Redirect-editable: Python files are used where they lie, the native module goes to site-packages.
-NATIVE := $(if $(filter cpu-portable,$(PROFILE)),OFF,ON)
 CUDA := $(if $(findstring cuda,$(PROFILE)),ON,OFF)
 $(STAMPS)/extension: $(STAMPS)/llama pyproject.toml $(shell find csrc -type f)
 	@$(STEP) .build/logs/extension.log "Native engine: csrc (about a minute, seconds after a change)" \
 	  $(PY) -m pip install --no-deps --no-index --no-build-isolation --editable . \
-	  --config-settings=cmake.define.UNPACED_NATIVE=$(NATIVE) \
 	  --config-settings=cmake.define.UNPACED_CUDA=$(CUDA)
 	@touch $@
 
