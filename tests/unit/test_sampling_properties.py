@@ -70,16 +70,27 @@ def test_no_parameters_draw_a_banned_token(
     sampler.reset(replace(params, logit_bias=biases), prompt=prompt)
     for _ in range(8):
         token = sampler.sample(logits)
-        if token is None:  # all banned, or all penalised down to -inf
-            assert not allowed.any() or max(map(abs, _penalty_sizes(params))) > 1e6
+        if token is None:  # all banned, all penalised down to -inf, or nothing but those kept
+            assert (
+                not allowed.any()
+                or max(map(abs, _penalty_sizes(params))) > 1e6
+                or _keeps_any_one(params)
+            )
             return
         assert allowed[token]
         sampler.accept(token)
 
 
+def _keeps_any_one(params: Params) -> bool:
+    # A banned candidate makes typical-p's entropy NaN, in llama.cpp too, and so its order arbitrary:
+    # a tiny p can then keep the banned one alone. That is refused, not drawn.
+    return "typ_p" in params.samplers and params.typical_p < 1
+
+
 def _penalty_sizes(params: Params) -> tuple[float, ...]:
     return (
         params.repeat_penalty,
+        1 / params.repeat_penalty,
         params.frequency_penalty,
         params.presence_penalty,
         params.dry_multiplier * max(params.dry_base, 1.0) ** 64,
