@@ -82,8 +82,8 @@ def test_no_parameters_draw_a_banned_token(
 
 
 def _keeps_any_one(params: Params) -> bool:
-    # A banned candidate makes typical-p's entropy NaN, in llama.cpp too, and so its order arbitrary:
-    # a tiny p can then keep the banned one alone. That is refused, not drawn.
+    # A banned candidate makes typical-p's entropy NaN, in llama.cpp too, and its order arbitrary: a
+    # tiny p can then keep the banned one alone. That is refused, not drawn.
     return "typ_p" in params.samplers and params.typical_p < 1
 
 
