@@ -189,8 +189,10 @@ def main() -> None:
     parser.add_argument("--model", type=Path, nargs="+", default=[DEMO])
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--n", type=int, default=512, help="tokens a request")
-    parser.add_argument("--ctx", type=int, default=1024)
+    parser.add_argument("--n", type=int, default=384, help="tokens a request")
+    parser.add_argument(
+        "--ctx", type=int, default=512, help="near --n: llama-bench has just that, and it costs"
+    )
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between measurements")
     parser.add_argument("--out", type=Path, help="folder for http.json and http.md")
     arguments = parser.parse_args()
@@ -199,9 +201,11 @@ def main() -> None:
         for model in arguments.model
         for n_threads in arguments.threads
     ]
+    threads = " ".join(map(str, arguments.threads))
+    models = " ".join(model.name for model in arguments.model)
     report = {
         "command": f"python -m tests.bench.bench_http --repeats {arguments.repeats} "
-        f"--n {arguments.n} --threads {' '.join(map(str, arguments.threads))} --peer PEER",
+        f"--n {arguments.n} --ctx {arguments.ctx} --threads {threads} --model {models} --peer PEER",
         "hardware": describe_hardware(),
         "results": results,
     }
