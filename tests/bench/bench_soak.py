@@ -2,8 +2,8 @@
 """Many requests one after another: memory, threads and descriptors must not grow.
 
 Memory is RssAnon + VmSwap of the server process, sampled every few requests; the slope is a
-least-squares fit over the second half: until then pages of the heap are touched for the first time. Prompts differ, some requests are
-streamed, some are cut by the client.
+least-squares fit over the second half: until then pages of the heap are touched for the first
+time. Prompts differ, some requests are streamed, some are cut by the client.
 """
 
 import argparse
