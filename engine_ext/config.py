@@ -45,7 +45,7 @@ class EngineConfig:
     check_tensors: bool = False
     warmup: bool = True
     poll: int = 50
-    wake_interval_us: int = 1000
+    wake_interval_us: int = 1500
     pin: bool = True
     decode_core: int | None = None
 

@@ -61,4 +61,4 @@ class ThreadSettings(BaseModel):
             "tokens that come faster than this share a write to the client; 0: none does",
             metavar="N",
         ),
-    ] = 1000
+    ] = 1500

@@ -42,7 +42,7 @@ async def running_engine(
     n_ctx: int = 0,
     pin: bool = True,
     decode_core: int | None = None,
-    wake_interval_us: int = 1000,
+    wake_interval_us: int = 1500,
 ) -> AsyncIterator[Engine]:
     config = EngineConfig(
         model_path=model_path,
