@@ -79,6 +79,11 @@ def not_supported(message: str) -> ApiError:
     return ApiError(501, "not_supported_error", message)
 
 
+def unauthorized() -> ApiError:
+    """401: the API key is missing or not one of the server's."""
+    return ApiError(401, "authentication_error", "Invalid API Key")
+
+
 def server_fault(message: str) -> ApiError:
     """500: our fault or the engine's."""
     return ApiError(500, "server_error", message)

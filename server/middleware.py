@@ -1,4 +1,7 @@
-"""Around every request: its id, the gate while loading or draining, one log line, one count.
+"""Around every request: id, CORS, the gate while loading or draining, API key, one log line.
+
+The order is llama-server's: CORS headers on every answer, preflights answered before anything else,
+then the gate, then the key.
 
 Plain ASGI: Starlette's BaseHTTPMiddleware would break streaming and the notice of a disconnect.
 """
@@ -6,14 +9,19 @@ Plain ASGI: Starlette's BaseHTTPMiddleware would break streaming and the notice 
 from typing import Final
 
 import structlog
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.errors import ApiError, error_response, unavailable
+from server.api_keys import ApiKeys
+from server.cors import CorsPolicy
+from server.errors import ApiError, error_response, unauthorized, unavailable
 from server.request_record import RequestRecord, open_record
 from server.state import Phase, ServerState
 
 # Answered in every phase.
-_ALWAYS: Final = frozenset({"/health/live", "/health/ready", "/metrics"})
+_ALWAYS: Final = frozenset({"/health/live", "/health/ready", "/metrics", "/"})
+# Answered without an API key.
+_PUBLIC: Final = frozenset({"/health", "/v1/health", "/health/live", "/health/ready", "/"})
 _OTHER: Final = "other"
 
 
@@ -23,6 +31,9 @@ class RequestMiddleware:
     def __init__(self, app: ASGIApp, state: ServerState) -> None:
         self._app = app
         self._state = state
+        self._prefix = state.settings.api_prefix
+        self._keys = ApiKeys(state.settings.read_api_keys())
+        self._cors = CorsPolicy(state.settings)
         self._log = structlog.stdlib.get_logger("unpaced.request")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,17 +41,22 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         record = open_record(scope)
+        is_preflight = scope["method"] == "OPTIONS"
+        cors = self._cors.headers(scope["headers"], preflight=is_preflight)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
-                headers = [*message.get("headers", ()), (b"server", b"unpaced")]
+                headers = [*message.get("headers", ()), *cors, (b"server", b"unpaced")]
                 headers.append((b"x-request-id", record.request_id.encode()))
                 message["headers"] = headers
             await send(message)
 
         try:
-            refusal = self._refusal(scope["path"])
+            if is_preflight:
+                await Response(media_type="text/html")(scope, receive, send_with_id)
+                return
+            refusal = self._refusal(scope)
             if refusal is None:
                 await self._app(scope, receive, send_with_id)
             else:
@@ -48,9 +64,21 @@ class RequestMiddleware:
         finally:
             self._conclude(scope, record)
 
-    def _refusal(self, path: str) -> ApiError | None:
+    def _refusal(self, scope: Scope) -> ApiError | None:
+        path = scope["path"].removeprefix(self._prefix) or "/"
+        refusal = None if path in _ALWAYS else self._closed()
+        if refusal is not None:
+            return refusal
+        key = self._keys.find(scope["headers"])
+        # Whose request it is, for who shares slots fairly; 0 on public paths.
+        scope.setdefault("state", {})["api_key_index"] = key or 0
+        if key is None and path not in _PUBLIC:
+            return unauthorized()
+        return None
+
+    def _closed(self) -> ApiError | None:
         state = self._state
-        if state.phase is Phase.READY or path.removeprefix(state.settings.api_prefix) in _ALWAYS:
+        if state.phase is Phase.READY:
             return None
         if state.phase is Phase.LOADING:
             state.metrics.rejected("loading")

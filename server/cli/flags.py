@@ -95,8 +95,8 @@ def _add_flag(group: "argparse._ArgumentGroup", name: str, info: FieldInfo, opti
 def _help(info: FieldInfo, option: Option) -> str:
     text = option.help
     default = info.default
-    if option.env is not None:
-        text += f" [LLAMA_ARG_{option.env}]"
+    for name in option.env_names("")[1:]:
+        text += f" [{name}]"
     has_default = isinstance(default, int | float | str) and not isinstance(default, bool)
     if has_default and default != "" and "default" not in text:
         text += f" (default: {default})"

@@ -12,8 +12,9 @@ class Option:
     """Metadata of a settings field.
 
     `flags`: spellings on the command line. `env`: llama-server's environment name without
-    `LLAMA_ARG_`; `UNPACED_<FIELD>` always works. `off_flags`: spellings that mean false.
-    `many`: may be given several times.
+    `LLAMA_ARG_`; `env_name`: one that has no such prefix; `UNPACED_<FIELD>` always works.
+    `off_flags`: spellings that mean false. `many`: may be given several times. `secret`: its value
+    is never shown.
     """
 
     flags: tuple[str, ...]
@@ -22,6 +23,8 @@ class Option:
     off_flags: tuple[str, ...] = ()
     metavar: str | None = None
     many: bool = False
+    env_name: str | None = None
+    secret: bool = False
 
     @property
     def name(self) -> str:
@@ -30,8 +33,9 @@ class Option:
 
     def env_names(self, field: str) -> tuple[str, ...]:
         """Environment names, ours first."""
-        ours = f"UNPACED_{field.upper()}"
-        return (ours,) if self.env is None else (ours, f"LLAMA_ARG_{self.env}")
+        llama_arg = None if self.env is None else f"LLAMA_ARG_{self.env}"
+        names = (f"UNPACED_{field.upper()}", llama_arg, self.env_name)
+        return tuple(name for name in names if name is not None)
 
 
 def option_of(info: "FieldInfo") -> Option:

@@ -11,6 +11,7 @@ from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from engine_ext.config import EngineConfig
+from server.settings.access import AccessSettings
 from server.settings.device import DeviceSettings
 from server.settings.http import HttpSettings
 from server.settings.limits import LimitSettings
@@ -24,6 +25,7 @@ from server.settings.threads import ThreadSettings
 class Settings(
     LogSettings,
     LimitSettings,
+    AccessSettings,
     HttpSettings,
     SamplingSettings,
     ThreadSettings,
@@ -51,6 +53,7 @@ class Settings(
     def _check_together(self) -> Self:
         self.sampling_defaults()
         self.engine_config()
+        self.read_api_keys()
         return self
 
     @property
