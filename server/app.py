@@ -15,7 +15,7 @@ from server.errors import ApiError, handle_error, unavailable
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import LiveCollector, Metrics
 from server.middleware import RequestMiddleware
-from server.routes import completions, health, metrics, models, tokens
+from server.routes import chat, completions, health, metrics, models, tokens
 from server.settings import Settings
 from server.state import Phase, ServerState
 
@@ -42,7 +42,7 @@ def create_app(engine: "Engine", settings: Settings) -> FastAPI:
     app.add_middleware(RequestMiddleware, state=state)
     for error in (ApiError, HTTPException, Exception):
         app.add_exception_handler(error, handle_error)
-    for module in (completions, health, metrics, models, tokens):
+    for module in (chat, completions, health, metrics, models, tokens):
         app.include_router(module.router, prefix=settings.api_prefix)
     return app
 

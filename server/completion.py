@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import string
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import orjson
@@ -19,8 +19,6 @@ from server.generation import Generation
 from server.prompt import Prompt, read_logit_bias, read_prompts
 from server.request_record import record_of
 from server.responses.generation_settings import GenerationSettings
-from server.responses.native import NativeWriter
-from server.responses.openai import OpenAiWriter
 from server.responses.writer import ChoiceWriter, ResponseFacts
 from server.schemas.completion import CompletionBody
 from server.state import ServerState
@@ -28,7 +26,8 @@ from server.streaming import SlowClient, StreamOptions, stream_merged, stream_on
 
 _ALPHABET: Final = string.ascii_letters + string.digits
 _SENTENCEPIECE: Final = 1  # LLAMA_VOCAB_TYPE_SPM
-Writers = type[NativeWriter] | type[OpenAiWriter]
+Writers = Callable[[ResponseFacts, Prompt, Generation], ChoiceWriter]
+"""Makes the writer of one choice."""
 
 
 async def make_completion(

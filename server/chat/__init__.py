@@ -1,0 +1,1 @@
+"""Chat: messages in, templates, and what a model's text means."""
