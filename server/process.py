@@ -20,7 +20,7 @@ from engine_ext import Engine
 from engine_ext.build_info import read_build_info
 from server.app import create_app
 from server.errors import unavailable
-from server.listener import url_of
+from server.listener import Listeners
 from server.logs import configure_logs
 from server.protocol import LimitedHttpProtocol
 from server.settings import Settings
@@ -34,10 +34,10 @@ _PROGRESS_S: Final = 0.5
 class ServerProcess:
     """Runs once. SIGTERM or SIGINT drains; the second one ends the process at once."""
 
-    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+    def __init__(self, settings: Settings, listeners: Listeners) -> None:
         configure_logs(settings)
         self._settings = settings
-        self._listener = listener
+        self._listeners = listeners
         self._log = structlog.stdlib.get_logger("unpaced")
         self._engine = Engine(settings.engine_config())
         self._app: FastAPI = create_app(self._engine, settings)
@@ -61,7 +61,7 @@ class ServerProcess:
             loop.add_signal_handler(number, partial(self._on_signal, number))
         self._server.on_started = lambda: self._start(self._tell_progress())
         try:
-            await self._server.serve(sockets=[self._listener])
+            await self._server.serve(sockets=self._listeners.sockets)
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
@@ -77,14 +77,15 @@ class ServerProcess:
 
     async def _tell_progress(self) -> None:
         started = time.monotonic()
-        url = url_of(self._listener) + self._settings.api_prefix
+        scheme = "http" if self._settings.ssl_cert_file is None else "https"
+        urls = self._listeners.urls(scheme=scheme, prefix=self._settings.api_prefix)
         build = read_build_info()
         self._log.info(
             "start",
             version=build.version,
             llama_cpp=build.llama_commit,
             profile=build.profile,
-            url=url,
+            url=", ".join(urls),
             model=str(self._settings.model),
         )
         loaded: asyncio.Task[None] = self._app.state.loaded
@@ -117,7 +118,7 @@ class ServerProcess:
             seconds=round(time.monotonic() - started, 2),
         )
         if self._settings.log_format == "console":
-            print(_curl_line(url), file=sys.stderr, flush=True)
+            print(_curl_line(urls[0], self._settings.api_prefix), file=sys.stderr, flush=True)
 
     # -- end ------------------------------------------------------------------------------------
 
@@ -166,6 +167,8 @@ class _Server(uvicorn.Server):
                 server_header=False,
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=5,
+                ssl_keyfile=settings.ssl_key_file,
+                ssl_certfile=settings.ssl_cert_file,
             )
         )
 
@@ -180,7 +183,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _curl_line(url: str) -> str:
+def _curl_line(url: str, prefix: str) -> str:
+    if url.startswith("unix:"):
+        url = f"--unix-socket {url.removeprefix('unix:')} http://localhost{prefix}"
+    elif url.startswith("https:"):
+        url = f"-k {url}"
     return (
         f"\n  curl -N {url}/v1/completions -H 'Content-Type: application/json' "
         '-d \'{"prompt": "Once upon a time", "max_tokens": 64, "stream": true}\'\n'

@@ -18,18 +18,21 @@ def serve(arguments: Sequence[str]) -> int:
 
 def _serve(settings: Settings) -> int:
     from engine_ext import EngineError
-    from server.listener import ListenError, open_listener
+    from server.listener import ListenError, open_listeners
     from server.process import ServerProcess
+    from server.tls import TlsError, check_certificate
 
     if not settings.model.is_file():
         return _fail(f"cannot load model {settings.model}: no such file")
     try:
-        listener = open_listener(settings.host, settings.port)
-    except ListenError as error:
+        if settings.ssl_key_file is not None and settings.ssl_cert_file is not None:
+            check_certificate(settings.ssl_key_file, settings.ssl_cert_file)
+        listeners = open_listeners(settings.host, settings.port, reuse_port=settings.reuse_port)
+    except (ListenError, TlsError) as error:
         return _fail(str(error))
     try:
-        with listener:
-            return ServerProcess(settings, listener).run()
+        with listeners:
+            return ServerProcess(settings, listeners).run()
     except EngineError as error:
         return _fail(str(error))
     except ValueError as error:

@@ -13,11 +13,21 @@ class HttpSettings(BaseModel):
     group: ClassVar[str] = "HTTP"
 
     host: Annotated[
-        str, Option(("--host",), "address to listen on", env="HOST", metavar="ADDRESS")
+        str,
+        Option(
+            ("--host",),
+            "addresses to listen on, comma-separated; one that ends in .sock is a Unix socket",
+            env="HOST",
+            metavar="ADDRESS",
+        ),
     ] = "127.0.0.1"
     port: Annotated[
         int, Field(ge=0, le=65535), Option(("--port",), "0: any free one", env="PORT", metavar="N")
     ] = 8080
+    reuse_port: Annotated[
+        bool,
+        Option(("--reuse-port",), "let other sockets listen on the port too", env="REUSE_PORT"),
+    ] = False
     api_prefix: Annotated[
         str,
         Option(
