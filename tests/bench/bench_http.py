@@ -127,7 +127,7 @@ def run_model(arguments: argparse.Namespace, model: Path, n_threads: int) -> dic
                 time.sleep(arguments.pause)
                 rounds[name].append(measure(servers[name], request_body(arguments.n, i), n_threads))
             time.sleep(arguments.pause)
-            bench.append(peer.bench_tokens_per_s(model, arguments.n, n_threads))
+            bench.append(peer.bench_tokens_per_s(model, arguments.n, "-t", str(n_threads)))
     return summarise(model, n_threads, rounds, bench)
 
 

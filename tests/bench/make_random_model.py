@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A random-weight model at a real shape with a real vocabulary, for speed figures.
 
-Weights are random Q8_0 blocks scaled so that activations stay near 1; the text is nonsense, the
-work per token is that of a trained model of the shape. The vocabulary (Llama 3, 128 256 tokens) is
-read from the source distribution of llama-cpp-python.
+Weights are random blocks scaled so that activations stay near 1; the text is nonsense, the work per
+token is that of a trained model of the shape. Q4_K has Q6_K where llama-quantize's Q4_K_M has it.
+The vocabulary (Llama 3, 128 256 tokens) is read from the source distribution of llama-cpp-python.
 """
 
 import argparse
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+from gguf import GGMLQuantizationType as Quant
 from numpy.typing import NDArray
 
-Q8_0 = gguf.GGMLQuantizationType.Q8_0
-BLOCK = 32
+QUANTS = {"Q8_0": Quant.Q8_0, "Q4_K": Quant.Q4_K}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +33,37 @@ class Shape:
 SHAPES = {
     "0.5B": Shape(n_layer=24, n_embd=896, n_ff=4864, n_head=14, n_head_kv=2, head_dim=64),
     "1B": Shape(n_layer=16, n_embd=2048, n_ff=8192, n_head=32, n_head_kv=8, head_dim=64),
+    "3B": Shape(n_layer=28, n_embd=3072, n_ff=8192, n_head=24, n_head_kv=8, head_dim=128),
     "8B": Shape(n_layer=32, n_embd=4096, n_ff=14336, n_head=32, n_head_kv=8, head_dim=128),
 }
 
 
-def random_rows(rng: np.random.Generator, n_rows: int, n_cols: int) -> NDArray[np.uint8]:
-    """Q8_0 rows of uniform int8 with a scale that gives entries of variance 1 / n_cols."""
-    scale = np.float16(1.0 / (74.0 * np.sqrt(n_cols)))
-    blocks = rng.integers(0, 256, (n_rows * n_cols // BLOCK, 2 + BLOCK), dtype=np.uint8)
-    blocks[:, :2] = np.frombuffer(scale.tobytes(), np.uint8)
-    return blocks.reshape(n_rows, n_cols // BLOCK * (2 + BLOCK))
+def random_rows(
+    rng: np.random.Generator, n_rows: int, n_cols: int, quant: Quant
+) -> NDArray[np.uint8]:
+    """Rows of random blocks whose scales give entries of variance about 1 / n_cols.
+
+    Block layouts: ggml-common.h of llama.cpp 0c1e57098 (block_q8_0, block_q4_K, block_q6_K).
+    """
+    n_block, n_bytes = gguf.GGML_QUANT_SIZES[quant]
+    if n_cols % n_block:
+        raise ValueError(f"rows of {n_cols} are not made of {quant.name} blocks of {n_block}")
+    blocks = rng.integers(0, 256, (n_rows * n_cols // n_block, n_bytes), dtype=np.uint8)
+    sigma = 1.0 / np.sqrt(n_cols)
+    if quant == Quant.Q8_0:
+        blocks[:, :2] = half(sigma / 74.0)
+    elif quant == Quant.Q4_K:
+        # Six-bit scales of mean 32 on values 0 to 15, less minima of the same mean.
+        blocks[:, :2] = half(sigma / 150.0)
+        blocks[:, 2:4] = half(sigma / 150.0 * 7.5)
+    else:
+        blocks[:, -2:] = half(sigma / 1300.0)
+    return blocks.reshape(n_rows, n_cols // n_block * n_bytes)
+
+
+def half(value: float) -> NDArray[np.uint8]:
+    """The two bytes of an F16."""
+    return np.frombuffer(np.float16(value).tobytes(), np.uint8)
 
 
 def copy_vocabulary(writer: gguf.GGUFWriter, vocabulary: Path) -> int:
@@ -58,13 +79,13 @@ def copy_vocabulary(writer: gguf.GGUFWriter, vocabulary: Path) -> int:
     return len(reader.fields["tokenizer.ggml.tokens"].data)
 
 
-def write_model(out: Path, shape: Shape, vocabulary: Path) -> None:
+def write_model(out: Path, shape: Shape, quant: Quant, vocabulary: Path) -> None:
     """Write the model; the same seed every time."""
     rng = np.random.default_rng(1)
     writer = gguf.GGUFWriter(out, "llama")
     n_vocab = copy_vocabulary(writer, vocabulary)
     writer.add_name(f"random {shape.n_layer}x{shape.n_embd}")
-    writer.add_context_length(32768)
+    writer.add_context_length(131072)
     writer.add_embedding_length(shape.n_embd)
     writer.add_block_count(shape.n_layer)
     writer.add_feed_forward_length(shape.n_ff)
@@ -77,8 +98,10 @@ def write_model(out: Path, shape: Shape, vocabulary: Path) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(n_vocab)
 
-    def matrix(name: str, n_rows: int, n_cols: int) -> None:
-        writer.add_tensor(name + ".weight", random_rows(rng, n_rows, n_cols), raw_dtype=Q8_0)
+    better = Quant.Q6_K if quant == Quant.Q4_K else quant
+
+    def matrix(name: str, n_rows: int, n_cols: int, kind: Quant = quant) -> None:
+        writer.add_tensor(name + ".weight", random_rows(rng, n_rows, n_cols, kind), raw_dtype=kind)
 
     def norm(name: str) -> None:
         writer.add_tensor(name + ".weight", np.ones(shape.n_embd, np.float32))
@@ -86,18 +109,22 @@ def write_model(out: Path, shape: Shape, vocabulary: Path) -> None:
     n_q, n_kv = shape.n_head * shape.head_dim, shape.n_head_kv * shape.head_dim
     matrix("token_embd", n_vocab, shape.n_embd)
     norm("output_norm")
-    matrix("output", n_vocab, shape.n_embd)
+    matrix("output", n_vocab, shape.n_embd, better)
+    eighth, last = shape.n_layer // 8, 7 * shape.n_layer // 8
     for layer in range(shape.n_layer):
         block = f"blk.{layer}."
+        # use_more_bits of llama-quant.cpp, llama.cpp 0c1e57098.
+        more = layer < eighth or layer >= last or (layer - eighth) % 3 == 2
+        mixed = better if more else quant
         norm(block + "attn_norm")
         matrix(block + "attn_q", n_q, shape.n_embd)
         matrix(block + "attn_k", n_kv, shape.n_embd)
-        matrix(block + "attn_v", n_kv, shape.n_embd)
+        matrix(block + "attn_v", n_kv, shape.n_embd, mixed)
         matrix(block + "attn_output", shape.n_embd, n_q)
         norm(block + "ffn_norm")
         matrix(block + "ffn_gate", shape.n_ff, shape.n_embd)
         matrix(block + "ffn_up", shape.n_ff, shape.n_embd)
-        matrix(block + "ffn_down", shape.n_embd, shape.n_ff)
+        matrix(block + "ffn_down", shape.n_embd, shape.n_ff, mixed)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -110,8 +137,10 @@ def main() -> None:
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("vocabulary", type=Path, help="models/ggml-vocab-llama-bpe.gguf")
     parser.add_argument("out", type=Path)
+    parser.add_argument("--quant", choices=QUANTS, default="Q8_0")
     arguments = parser.parse_args()
-    write_model(arguments.out, SHAPES[arguments.shape], arguments.vocabulary)
+    shape, quant = SHAPES[arguments.shape], QUANTS[arguments.quant]
+    write_model(arguments.out, shape, quant, arguments.vocabulary)
 
 
 if __name__ == "__main__":

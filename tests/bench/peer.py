@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SHARED = ("llama", "ggml", "ggml-cpu", "ggml-base")
-
 
 def our_libraries() -> Path:
     """Folder of the libllama that the engine loads."""
@@ -35,12 +33,12 @@ class Peer:
         """Environment in which the peer's binaries load our build of the shared libraries."""
         self.shim.mkdir(parents=True, exist_ok=True)
         ours = our_libraries()
-        for library in SHARED:
+        for library in [*ours.glob("libggml*.so"), ours / "libllama.so"]:
             # The peer's build has versioned names, ours has none.
-            for name in (f"lib{library}.so", f"lib{library}.so.0"):
+            for name in (library.name, f"{library.name}.0"):
                 link = self.shim / name
                 link.unlink(missing_ok=True)
-                link.symlink_to(ours / f"lib{library}.so")
+                link.symlink_to(library)
         folders = [self.shim, self.folder, self.folder / "lib", self.folder / "bin"]
         path = [str(folder) for folder in folders] + [os.environ.get("LD_LIBRARY_PATH", "")]
         return {"LD_LIBRARY_PATH": ":".join(filter(None, path))}
@@ -57,10 +55,10 @@ class Peer:
         command = [str(self.binary("llama-server")), "-m", str(model), "--port", str(port)]
         return [*command, "-np", "1", *arguments]
 
-    def bench_tokens_per_s(self, model: Path, n_tokens: int, n_threads: int) -> float:
+    def bench_tokens_per_s(self, model: Path, n_tokens: int, *arguments: str) -> float:
         """llama-bench's tg: tokens/s of one repetition of `n_tokens`."""
         command = [str(self.binary("llama-bench")), "-m", str(model), "-p", "0", "-o", "json"]
-        command += ["-n", str(n_tokens), "-t", str(n_threads), "-r", "1"]
+        command += ["-n", str(n_tokens), "-r", "1", *arguments]
         out = subprocess.run(
             command, env={**os.environ, **self.env()}, capture_output=True, check=True, text=True
         )

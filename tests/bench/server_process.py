@@ -84,6 +84,6 @@ def running(
 
 
 def unpaced_command(port: int, model: Path, *arguments: str) -> list[str]:
-    """`unpaced serve` of this environment."""
-    unpaced = Path(sys.executable).with_name("unpaced")
-    return [str(unpaced), "serve", "-m", str(model), "--port", str(port), *arguments]
+    """`unpaced serve` of this environment, installed or not."""
+    command = [sys.executable, "-m", "server", "serve"]
+    return [*command, "-m", str(model), "--port", str(port), *arguments]
