@@ -83,10 +83,10 @@ std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.siz
 nb::bytes to_bytes(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
 nb::list token_pieces(PyEngine& self, bool special) {
-  const Vocabulary& vocabulary = self.get().vocabulary();
+  const TokenPieces& all = self.get().token_pieces(special);
   nb::list pieces;
-  for (std::int32_t id = 0; id < vocabulary.n_tokens(); ++id) {
-    pieces.append(to_bytes(vocabulary.piece(id, special)));
+  for (TokenId id = 0; id < all.size(); ++id) {
+    pieces.append(nb::bytes(all[id].data(), all[id].size()));
   }
   return pieces;
 }
@@ -162,6 +162,29 @@ nb::dict decode_loop(PyEngine& self) {
   return info;
 }
 
+// nanobind's own conversion to std::string is for str.
+std::vector<std::string> to_strings(const nb::list& texts) {
+  std::vector<std::string> strings;
+  for (const nb::handle text : texts) strings.emplace_back(view(nb::cast<nb::bytes>(text)));
+  return strings;
+}
+
+// As Python holds them: shared by the requests that have the same.
+struct PyStopStrings {
+  std::shared_ptr<const StopStrings> stops;
+  // Only where the GPU may run the loop.
+  std::shared_ptr<const std::vector<std::uint32_t>> completing_tokens;
+};
+
+PyStopStrings compile_stops(std::shared_ptr<const StopStrings> stops, bool for_device) {
+  PyStopStrings made{.stops = std::move(stops), .completing_tokens = nullptr};
+  if (for_device) {
+    made.completing_tokens =
+        std::make_shared<const std::vector<std::uint32_t>>(made.stops->completing_tokens());
+  }
+  return made;
+}
+
 void set_chain(SamplingParams& params, const std::vector<int>& chain) {
   if (chain.size() > static_cast<std::size_t>(kMaxChainLength)) {
     throw nb::value_error("samplers: too many");
@@ -232,6 +255,37 @@ void bind_request(nb::module_& m) {
 
   nb::class_<DryBreakers>(m, "DryBreakers").def(nb::init<>());
 
+  nb::class_<PyStopStrings>(m, "StopStrings")
+      .def(
+          "__init__",
+          [](PyStopStrings* self, const nb::list& pieces, const nb::list& stops) {
+            auto made = std::make_shared<const TokenPieces>(to_strings(pieces));
+            new (self) PyStopStrings(
+                compile_stops(std::make_shared<const StopStrings>(
+                                  TokenText{.pieces = made, .special = made, .spelled_out = {}},
+                                  to_strings(stops)),
+                              true));
+          },
+          "pieces"_a, "stops"_a,
+          nb::sig("def __init__(self, pieces: list[bytes], stops: list[bytes]) -> None"))
+      .def(
+          "first_match",
+          [](const PyStopStrings& self, const std::vector<TokenId>& tokens) {
+            StopMatcher matcher(self.stops);
+            for (std::size_t i = 0; i < tokens.size(); ++i) {
+              if (matcher.accept(tokens[i])) return static_cast<int>(i);
+            }
+            return -1;
+          },
+          "tokens"_a)
+      .def(
+          "completes",
+          [](const PyStopStrings& self, TokenId token) {
+            return (self.completing_tokens->at(static_cast<std::size_t>(token / 32)) >> token % 32 &
+                    1U) != 0U;
+          },
+          "token"_a);
+
   nb::class_<RequestSpec>(m, "RequestSpec")
       .def(nb::init<>())
       .def_rw("id", &RequestSpec::id)
@@ -244,6 +298,13 @@ void bind_request(nb::module_& m) {
       .def_rw("post_sampling_probs", &RequestSpec::post_sampling_probs)
       .def_rw("prompt_logprobs", &RequestSpec::prompt_logprobs)
       .def_rw("cache_prompt", &RequestSpec::cache_prompt)
+      .def(
+          "set_stop",
+          [](RequestSpec& self, const PyStopStrings& stops) {
+            self.stop = StopMatcher(stops.stops);
+            self.pause_tokens = stops.completing_tokens;
+          },
+          "stops"_a)
       .def(
           "add_logit_bias",
           [](RequestSpec& self, TokenId token, float bias) {
@@ -329,6 +390,18 @@ void bind_engine(nb::module_& m) {
             return to_bytes(text);
           },
           "tokens"_a, "special"_a)
+      .def(
+          "make_stop_strings",
+          [](PyEngine& self, const nb::list& stops, bool special, std::vector<TokenId> preserved) {
+            const std::vector<std::string> strings = to_strings(stops);
+            const nb::gil_scoped_release release;
+            return compile_stops(
+                self.get().make_stop_strings(strings, special, std::move(preserved)),
+                self.get().decode_loop().loop != DecodeLoop::kHost);
+          },
+          "stops"_a, "special"_a, "preserved"_a,
+          nb::sig("def make_stop_strings(self, stops: list[bytes], special: bool, "
+                  "preserved: collections.abc.Sequence[int]) -> StopStrings"))
       .def(
           "make_dry_breakers",
           [](PyEngine& self, const std::vector<std::string>& breakers) {

@@ -1,5 +1,6 @@
 #include "engine.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -33,6 +34,8 @@ void Engine::start() {
     prepare_device(config_);
     auto model = std::make_shared<Model>(config_, load_progress_, decode_thread_.stop_flag());
     vocabulary_ = std::make_unique<Vocabulary>(model->vocab());
+    pieces_ = std::make_shared<const TokenPieces>(*vocabulary_, false);
+    pieces_special_ = std::make_shared<const TokenPieces>(*vocabulary_, true);
     llama_model_ = model->get();
     // The decode thread's counters are its own: this lambda runs on it.
     return make_stepper(std::move(model), config_, decode_thread_.counters(), decode_loop_);
@@ -104,6 +107,24 @@ const Vocabulary& Engine::vocabulary() const {
 const llama_model* Engine::model() const {
   static_cast<void>(vocabulary());
   return llama_model_;
+}
+
+const TokenPieces& Engine::token_pieces(bool special) const {
+  static_cast<void>(vocabulary());
+  return special ? *pieces_special_ : *pieces_;
+}
+
+std::shared_ptr<const StopStrings> Engine::make_stop_strings(std::span<const std::string> stops,
+                                                             bool special,
+                                                             std::vector<TokenId> preserved) const {
+  const std::int32_t n_vocab = vocabulary().n_tokens();
+  for (const TokenId token : preserved) check_token(token, n_vocab, "preserved_tokens");
+  std::sort(preserved.begin(), preserved.end());
+  return std::make_shared<const StopStrings>(
+      TokenText{.pieces = special ? pieces_special_ : pieces_,
+                .special = pieces_special_,
+                .spelled_out = std::move(preserved)},
+      stops);
 }
 
 std::vector<std::int32_t> Engine::tokenize(std::string_view text, bool add_special,

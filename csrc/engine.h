@@ -12,6 +12,7 @@
 #include "decode_thread.h"
 #include "engine_config.h"
 #include "model.h"
+#include "stop_strings.h"
 #include "task_thread.h"
 #include "vocabulary.h"
 
@@ -44,7 +45,12 @@ class Engine {
                                                    bool parse_special);
   [[nodiscard]] std::string detokenize(std::span<const std::int32_t> tokens, bool special);
   [[nodiscard]] DryBreakers make_dry_breakers(std::span<const std::string> breakers);
+  // Control tokens count as text where `special` is set or `preserved` has them. Throws
+  // std::invalid_argument.
+  [[nodiscard]] std::shared_ptr<const StopStrings> make_stop_strings(
+      std::span<const std::string> stops, bool special, std::vector<TokenId> preserved) const;
   [[nodiscard]] const Vocabulary& vocabulary() const;
+  [[nodiscard]] const TokenPieces& token_pieces(bool special) const;
   // Of the loaded model; constant while the engine is ready.
   [[nodiscard]] const llama_model* model() const;
   // Where the token loop runs; constant while the engine is ready.
@@ -59,6 +65,8 @@ class Engine {
   TaskThread task_thread_;
   // Made by the decode thread while it loads, read by others once the state is kReady.
   std::unique_ptr<Vocabulary> vocabulary_;
+  std::shared_ptr<const TokenPieces> pieces_;
+  std::shared_ptr<const TokenPieces> pieces_special_;
   const llama_model* llama_model_ = nullptr;
   DecodeLoopReport decode_loop_;
   std::unordered_map<RequestId, std::unique_ptr<RequestSpec>> on_loan_;

@@ -42,6 +42,7 @@ enum class FinishReason : std::uint8_t {
   kDecodeFailed,  // llama_decode returned an error: `status` holds it
   kException,     // a C++ exception was caught in the step
   kStopped,       // the engine was stopped
+  kStopString,    // the text holds a stop string; the token that completed it is the last one
 };
 
 [[nodiscard]] constexpr bool is_error(FinishReason reason) noexcept {

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "records.h"
 #include "sampling/dry_breakers.h"
 #include "sampling/sampling_params.h"
+#include "stop_matcher.h"
 
 namespace unpaced {
 
@@ -18,6 +20,10 @@ struct RequestSpec {
   SamplingParams sampling;
   std::vector<LogitBias> logit_bias;  // every token in [0, n_vocab); duplicates add up
   DryBreakers dry_breakers;
+  StopMatcher stop;
+  // Bitset of tokens after which the host must look before the next step; null: only EOG tokens.
+  // Where the GPU runs the loop it leaves it there.
+  std::shared_ptr<const std::vector<std::uint32_t>> pause_tokens;
   std::int32_t max_tokens = -1;      // -1: until EOS or the end of the context
   std::int32_t n_probs = 0;          // top-N logprobs with every token
   bool want_logprob = false;         // the sampled token's own logprob

@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from engine_ext._load import load_native
 from engine_ext.config import EngineConfig
@@ -44,6 +44,18 @@ _PLAIN_FIELDS: Final = tuple(
     if name not in ("seed", "samplers", "logit_bias", "ignore_eos", "dry_sequence_breakers")
 )
 
+_StopKey = tuple[tuple[bytes, ...], bool, tuple[int, ...]]
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def _keep(cache: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    if len(cache) >= 64:
+        # A client cannot make this grow: any entry can be made again.
+        with contextlib.suppress(StopIteration, KeyError):
+            del cache[next(iter(cache))]
+    cache[key] = value
+
 
 class Engine:
     """Owns the decode thread. Use as an async context manager, or `start` and `stop`.
@@ -62,6 +74,7 @@ class Engine:
         self._streams: dict[int, TokenStream] = {}
         self._next_id = 1
         self._breakers: dict[tuple[str, ...], _native.DryBreakers] = {}
+        self._stops: dict[_StopKey, _native.StopStrings] = {}
         self._model: ModelInfo | None = None
         self._decode_loop: DecodeLoop | None = None
         self._pieces: list[bytes] = []
@@ -201,6 +214,21 @@ class Engine:
         if sampling.dry_multiplier != 0 and sampling.dry_sequence_breakers not in self._breakers:
             await asyncio.to_thread(self._dry_breakers, sampling.dry_sequence_breakers)
 
+    async def prepare_stop(
+        self,
+        stop: tuple[bytes, ...],
+        *,
+        special: bool = False,
+        preserved_tokens: tuple[int, ...] = (),
+    ) -> None:
+        """As `prepare`, for a request's stop strings: milliseconds where the GPU runs the loop.
+
+        Raises: ValueError, its text beginning with the field's name.
+        """
+        key = (stop, special, preserved_tokens)
+        if stop and key not in self._stops:
+            await asyncio.to_thread(self._stop_strings, key)
+
     def _cancel(self, request_id: int) -> None:
         if request_id in self._streams and not self._native.cancel(request_id):
             # The command ring is full: the decode thread will have emptied it a step later.
@@ -253,17 +281,24 @@ class Engine:
         spec.post_sampling_probs = request.post_sampling_probs
         spec.prompt_logprobs = request.prompt_logprobs
         spec.cache_prompt = request.cache_prompt
+        if request.stop:
+            key = (request.stop, request.special, request.preserved_tokens)
+            spec.set_stop(self._stop_strings(key))
         return spec
 
     def _dry_breakers(self, breakers: tuple[str, ...]) -> _native.DryBreakers:
         made = self._breakers.get(breakers)
         if made is None:
             made = self._native.make_dry_breakers(list(breakers))
-            if len(self._breakers) >= 64:
-                # A client cannot make this grow: any entry can be made again.
-                with contextlib.suppress(StopIteration):
-                    del self._breakers[next(iter(self._breakers))]
-            self._breakers[breakers] = made
+            _keep(self._breakers, breakers, made)
+        return made
+
+    def _stop_strings(self, key: _StopKey) -> _native.StopStrings:
+        made = self._stops.get(key)
+        if made is None:
+            stop, special, preserved = key
+            made = self._native.make_stop_strings(list(stop), special, preserved)
+            _keep(self._stops, key, made)
         return made
 
     # -- text ---------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ class FinishReason(IntEnum):
     """A C++ exception ended the step: an error; `Engine.error` has its text."""
     STOPPED = 8
     """The engine was stopped."""
+    STOP_STRING = 9
+    """The text holds a stop string; the last token completed it."""
 
     @property
     def is_error(self) -> bool:

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from engine_ext.sampling_params import SamplingParams
+
+MAX_STOP_BYTES: Final = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +18,10 @@ class Request:
     every token, as natural logarithms of the plain softmax of the logits, or, with
     `post_sampling_probs`, as probabilities after the chain. `prompt_logprobs`: the same for every
     prompt token but the first. `cache_prompt`: reuse the prefix that the slot still holds.
+
+    `stop`: whole UTF-8 characters, at most MAX_STOP_BYTES together. The token after which the
+    answer's bytes hold one of them is the last one, and is published. Control tokens have no text
+    unless `special` is set or they are among `preserved_tokens`.
     """
 
     prompt: Sequence[int]
@@ -24,9 +31,14 @@ class Request:
     post_sampling_probs: bool = False
     prompt_logprobs: bool = False
     cache_prompt: bool = True
+    stop: tuple[bytes, ...] = ()
+    special: bool = False
+    preserved_tokens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not -1 <= self.max_tokens < 2**31:
             raise ValueError(f"max_tokens: must be >= -1, but got {self.max_tokens}")
         if not 0 <= self.n_probs < 2**31:
             raise ValueError(f"n_probs: must be >= 0, but got {self.n_probs}")
+        if sum(map(len, self.stop)) > MAX_STOP_BYTES:
+            raise ValueError(f"stop: must be at most {MAX_STOP_BYTES} bytes together")

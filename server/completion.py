@@ -23,6 +23,7 @@ from server.responses.writer import ChoiceWriter, ResponseFacts
 from server.schemas.completion import CompletionBody
 from server.state import ServerState
 from server.streaming import SlowClient, StreamOptions, stream_merged, stream_one
+from server.text_stream import engine_stops
 
 _ALPHABET: Final = string.ascii_letters + string.digits
 _SENTENCEPIECE: Final = 1  # LLAMA_VOCAB_TYPE_SPM
@@ -41,6 +42,7 @@ async def make_completion(
     await engine.prepare(sampling)
     prompts = await read_prompts(engine, body.prompt)
     settings = _generation_settings(state, body, sampling)
+    await engine.prepare_stop(engine_stops(settings.stop), special=state.settings.special)
     facts = ResponseFacts(
         body=body,
         settings=settings,
@@ -105,6 +107,8 @@ def _engine_request(state: ServerState, facts: ResponseFacts, prompt: Prompt) ->
         post_sampling_probs=settings.post_sampling_probs,
         prompt_logprobs=bool(body.echo) and body.n_probs is not None,
         cache_prompt=cache_prompt,
+        stop=engine_stops(settings.stop),
+        special=state.settings.special,
     )
 
 

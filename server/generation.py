@@ -21,14 +21,16 @@ _STOP_TYPES: Final = {
     FinishReason.EOS: "eos",
     FinishReason.TOKEN_LIMIT: "limit",
     FinishReason.CONTEXT_LIMIT: "limit",
+    FinishReason.STOP_STRING: "word",
 }
 
 
 class Generation:
     """Feed it every event of its stream, in order; it says what text each one makes final.
 
-    It knows nothing of JSON or of sockets. `is_over` comes with the FINISHED event, or earlier
-    where a stop string was found: what the engine decoded beyond that is dropped.
+    It knows nothing of JSON or of sockets. `is_over` comes with the FINISHED event, or with the
+    token that completes a stop string: the engine ends there too, unless the stop string is one
+    that bytes do not express; what it decoded beyond that is dropped.
     """
 
     __slots__ = (

@@ -166,6 +166,15 @@ class FakeEngine:
     async def prepare(self, sampling: SamplingParams) -> None:
         del sampling
 
+    async def prepare_stop(
+        self,
+        stop: tuple[bytes, ...],
+        *,
+        special: bool = False,
+        preserved_tokens: tuple[int, ...] = (),
+    ) -> None:
+        del stop, special, preserved_tokens
+
     async def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True
     ) -> list[int]:

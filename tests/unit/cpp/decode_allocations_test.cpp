@@ -194,6 +194,15 @@ std::unique_ptr<RequestSpec> request(ModelEngine& engine, std::int32_t first_tok
   return spec;
 }
 
+// One that every token begins, and that none completes.
+std::shared_ptr<const unpaced::StopStrings> stops_of(const ModelEngine& engine) {
+  const std::vector<std::string> pieces(static_cast<std::size_t>(engine.n_vocab), "a");
+  const auto all = std::make_shared<const unpaced::TokenPieces>(pieces);
+  const std::vector<std::string> stops{std::string(100, 'a') + 'b', "b"};
+  return std::make_shared<const unpaced::StopStrings>(
+      unpaced::TokenText{.pieces = all, .special = all, .spelled_out = {}}, stops);
+}
+
 void check_nothing_called(const CallCounts& calls) {
   CHECK_EQ(calls.n_allocations, 0U);
   CHECK_EQ(calls.n_frees, 0U);
@@ -247,6 +256,7 @@ TEST(every_sampler_on) {
         sampling.dry_multiplier = 0.8F;
         sampling.dry_penalty_last_n = -1;
         sampling.dynatemp_range = 0.2F;
+        spec->stop = unpaced::StopMatcher(stops_of(engine));
         specs.push_back(std::move(spec));
         return specs;
       },

@@ -1,0 +1,24 @@
+#include "token_pieces.h"
+
+#include "vocabulary.h"
+
+namespace unpaced {
+
+TokenPieces::TokenPieces(const Vocabulary& vocabulary, bool special) {
+  begin_.reserve(static_cast<std::size_t>(vocabulary.n_tokens()) + 1);
+  for (TokenId token = 0; token < vocabulary.n_tokens(); ++token) {
+    add(vocabulary.piece(token, special));
+  }
+  text_.shrink_to_fit();
+}
+
+TokenPieces::TokenPieces(std::span<const std::string> pieces) {
+  for (const std::string& piece : pieces) add(piece);
+}
+
+void TokenPieces::add(std::string_view piece) {
+  text_ += piece;
+  begin_.push_back(text_.size());
+}
+
+}  // namespace unpaced

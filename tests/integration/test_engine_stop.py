@@ -1,0 +1,177 @@
+"""Stop strings in the engine, on the demo model: nothing is decoded past the token that completes
+one, and what follows is as if the client had asked for no more."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from engine_ext import (
+    Engine,
+    EngineConfig,
+    EventKind,
+    FinishReason,
+    Request,
+    SamplingParams,
+    TokenEvent,
+)
+
+pytestmark = pytest.mark.anyio
+
+DEMO_MODEL = Path(__file__).resolve().parents[2] / "engine_ext" / "models" / "demo.gguf"
+ENDLESS = SamplingParams(temperature=0, ignore_eos=True)
+N_TOKENS = 60
+
+
+@contextlib.asynccontextmanager
+async def running_engine(n_slots: int = 1) -> AsyncIterator[Engine]:
+    async with Engine(EngineConfig(model_path=DEMO_MODEL, n_slots=n_slots, n_threads=1)) as engine:
+        yield engine
+
+
+async def run(engine: Engine, request: Request) -> tuple[list[int], TokenEvent]:
+    events = [event async for event in engine.submit(request)]
+    return [e.token for e in events if e.kind == EventKind.TOKEN], events[-1]
+
+
+def first_completion(pieces: list[bytes], stop: bytes) -> int:
+    """How many tokens it takes until the text holds the stop string."""
+    text = b""
+    for n, piece in enumerate(pieces, start=1):
+        text += piece
+        if stop in text:
+            return n
+    raise AssertionError(f"{stop!r} is not in the text")
+
+
+async def test_the_token_that_completes_a_stop_string_is_the_last() -> None:
+    async with running_engine() as engine:
+        prompt = await engine.tokenize("Once upon a time")
+        tokens, _ = await run(engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS))
+        pieces = [engine.token_pieces[token] for token in tokens]
+        text = b"".join(pieces)
+        for begin in range(0, len(text) - 12, 7):
+            for length in (1, 2, 5, 11):
+                stop = text[begin : begin + length]
+                n = first_completion(pieces, stop)
+                n_before = engine.stats().n_tokens_decoded
+                found, last = await run(
+                    engine,
+                    Request(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS, stop=(stop,)),
+                )
+                assert FinishReason(last.finish_reason) is FinishReason.STOP_STRING
+                assert found == tokens[:n]
+                assert engine.stats().n_tokens_decoded - n_before == n
+                # The last token is not in the KV: nothing was computed after it.
+                assert last.n_cells == len(prompt) + n - 1
+
+
+async def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
+    async with running_engine() as engine:
+        prompt = await engine.tokenize("Once upon a time")
+        plain = Request(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS)
+        stopped = Request(
+            prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS, stop=(b"\x01never", b"nor this")
+        )
+        assert (await run(engine, plain))[0] == (await run(engine, stopped))[0]
+
+
+async def test_the_prompt_is_not_searched() -> None:
+    async with running_engine() as engine:
+        prompt = await engine.tokenize("Once upon a time")
+        tokens, _ = await run(engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=4))
+        first = engine.token_pieces[tokens[0]]
+        _, last = await run(
+            engine,
+            Request(prompt=prompt, sampling=ENDLESS, max_tokens=4, stop=(b"time" + first,)),
+        )
+        assert FinishReason(last.finish_reason) is FinishReason.TOKEN_LIMIT
+
+
+async def test_control_tokens_are_text_where_the_request_shows_them() -> None:
+    async with running_engine() as engine:
+        prompt = await engine.tokenize("Once upon a time")
+        control = next(
+            token
+            for token in range(engine.model.n_vocab)
+            if token not in engine.model.eog_tokens
+            and engine.token_pieces_special[token] != b""
+            and engine.token_pieces[token] == b""
+        )
+        stop = engine.token_pieces_special[control][1:-1]
+        sure = SamplingParams(temperature=0, logit_bias=((control, 1e6),))
+
+        async def reason(*, special: bool = False, preserved: tuple[int, ...] = ()) -> FinishReason:
+            request = Request(
+                prompt=prompt,
+                sampling=sure,
+                max_tokens=3,
+                stop=(stop,),
+                special=special,
+                preserved_tokens=preserved,
+            )
+            await engine.prepare_stop((stop,), special=special, preserved_tokens=preserved)
+            return FinishReason((await run(engine, request))[1].finish_reason)
+
+        assert await reason() is FinishReason.TOKEN_LIMIT
+        assert await reason(special=True) is FinishReason.STOP_STRING
+        assert await reason(preserved=(control,)) is FinishReason.STOP_STRING
+        assert await reason(preserved=(control + 1,)) is FinishReason.TOKEN_LIMIT
+        with pytest.raises(ValueError, match="preserved_tokens"):
+            await engine.prepare_stop((stop,), preserved_tokens=(engine.model.n_vocab,))
+
+
+async def test_an_end_token_comes_before_a_stop_string_and_that_before_the_limit() -> None:
+    async with running_engine() as engine:
+        prompt = await engine.tokenize("Once upon a time")
+        eog = min(engine.model.eog_tokens)
+        request = Request(
+            prompt=prompt,
+            sampling=SamplingParams(temperature=0, logit_bias=((eog, 1e6),)),
+            stop=(engine.token_pieces_special[eog],),
+            special=True,
+        )
+        _, last = await run(engine, request)
+        assert FinishReason(last.finish_reason) is FinishReason.EOS
+        tokens, _ = await run(engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=1))
+        request = Request(
+            prompt=prompt,
+            sampling=ENDLESS,
+            max_tokens=1,
+            stop=(engine.token_pieces[tokens[0]],),
+        )
+        _, last = await run(engine, request)
+        assert FinishReason(last.finish_reason) is FinishReason.STOP_STRING
+
+
+async def test_slots_stop_each_for_itself() -> None:
+    async with running_engine(n_slots=2) as engine:
+        prompt = await engine.tokenize("Once upon a time")
+        tokens, _ = await run(
+            engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=20, cache_prompt=False)
+        )
+        pieces = [engine.token_pieces[token] for token in tokens]
+        stop = b"".join(pieces)[-3:]
+        n = first_completion(pieces, stop)
+        streams = [
+            engine.submit(
+                Request(
+                    prompt=prompt,
+                    sampling=ENDLESS,
+                    max_tokens=20,
+                    cache_prompt=False,
+                    stop=stops,
+                )
+            )
+            for stops in ((stop,), ())
+        ]
+        ends = [[event async for event in stream] for stream in streams]
+        reasons = [FinishReason(events[-1].finish_reason) for events in ends]
+        assert reasons == [FinishReason.STOP_STRING, FinishReason.TOKEN_LIMIT]
+        assert [events[-1].n_decoded for events in ends] == [n, 20]
+
+
+def test_too_many_bytes_are_refused() -> None:
+    with pytest.raises(ValueError, match="^stop: "):
+        Request(prompt=[1], stop=(b"x" * 40000, b"y" * 40000))
