@@ -173,5 +173,5 @@ async def test_slots_stop_each_for_itself() -> None:
 
 
 def test_too_many_bytes_are_refused() -> None:
-    with pytest.raises(ValueError, match="^stop: "):
+    with pytest.raises(ValueError, match=r"^stop: "):
         Request(prompt=[1], stop=(b"x" * 40000, b"y" * 40000))

@@ -93,10 +93,15 @@ std::int32_t sampling_candidates(void* sampler, std::int32_t n_max, Candidate* o
 // A vocab-only GGUF, or null. The strings are DRY's sequence breakers, for both sides.
 void* sampling_load_vocabulary(const char* path, const char* const* breakers,
                                std::int32_t n_breakers) {
+  // The process may have a sink of its own, which later tests look at.
+  ggml_log_callback sink = nullptr;
+  void* user = nullptr;
+  llama_log_get(&sink, &user);
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   llama_model_params params = llama_model_default_params();
   params.vocab_only = true;
   llama_model* model = llama_model_load_from_file(path, params);
+  llama_log_set(sink, user);
   if (model == nullptr) return nullptr;
   auto vocabulary = std::make_unique<Vocabulary>();
   vocabulary->model = model;
