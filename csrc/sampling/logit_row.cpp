@@ -66,6 +66,20 @@ void LogitRow::refresh() noexcept {
   max_ = kernels_.max(maxima_.data(), n_pages_ * kLanes);
 }
 
+void LogitRow::apply_mask(std::span<const std::uint32_t> words) noexcept {
+  float* logits = flatten();
+  constexpr std::int32_t kBits = 32;
+  for (std::int32_t begin = 0; begin < n_vocab_; begin += kBits) {
+    const std::uint32_t word = words[static_cast<std::size_t>(begin / kBits)];
+    if (word == UINT32_MAX) continue;
+    const std::int32_t n = std::min(kBits, n_vocab_ - begin);
+    for (std::int32_t i = 0; i < n; ++i) {
+      if ((word >> i & 1U) == 0) logits[begin + i] = -kInfinity;
+    }
+  }
+  rescan();
+}
+
 float* LogitRow::flatten() noexcept {
   for (std::int32_t i = 0; i < n_pages_; ++i) copy_page(i);
   return own_.data();

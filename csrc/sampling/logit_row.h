@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "candidates.h"
@@ -26,6 +27,9 @@ class LogitRow {
   // refresh() before anything else is asked.
   float& at(TokenId token) noexcept;
   void refresh() noexcept;
+
+  // Bans every token without a bit: bit i % 32 of word i / 32 is token i's.
+  void apply_mask(std::span<const std::uint32_t> words) noexcept;
 
   // All n_vocab logits as one writable array. Call rescan() after.
   float* flatten() noexcept;

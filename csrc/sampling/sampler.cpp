@@ -89,11 +89,12 @@ bool Sampler::is_active(SamplerKind kind) const noexcept {
   return false;
 }
 
-SampleResult Sampler::sample(const float* logits) noexcept {
+SampleResult Sampler::sample(const float* logits, std::span<const std::uint32_t> mask) noexcept {
   constexpr SampleResult kFailed = {-1, SampleStatus::kNonFinite};
   is_listed_ = false;
   list_ = {candidates_.data(), scratch_.data(), 0, false, false};
   if (!row_.bind(logits)) return kFailed;
+  if (!mask.empty()) row_.apply_mask(mask);
   add_biases();
   if (!has_finite_logit()) return kFailed;
   for (std::int32_t i = 0; i < n_links_; ++i) {

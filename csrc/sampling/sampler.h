@@ -45,7 +45,9 @@ class Sampler {
              const DryBreakers* breakers, std::span<const TokenId> prompt) noexcept;
 
   // Draws a token. logits: n_vocab of them, not modified, not kept. Does not accept the token.
-  SampleResult sample(const float* logits) noexcept;
+  // mask: empty, or one bit a token (bit i % 32 of word i / 32): a token without its bit has the
+  // logit -inf before anything reads it. Each call takes its own random numbers.
+  SampleResult sample(const float* logits, std::span<const std::uint32_t> mask = {}) noexcept;
 
   // Appends a token to the text that the penalties see.
   void accept(TokenId token) noexcept { repetition_.accept(token); }

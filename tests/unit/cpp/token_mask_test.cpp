@@ -1,0 +1,171 @@
+// TokenMask: verdicts and masks are the matcher's, whoever is faster, and nobody waits for ever.
+#include "token_mask.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "check.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using unpaced::TokenId;
+using unpaced::TokenMask;
+using unpaced::TokenMaskLimits;
+using unpaced::TokenMatcher;
+using Verdict = TokenMask::Verdict;
+
+constexpr std::int32_t kVocab = 1000;  // not a multiple of 32
+
+// What may come is a function of the tokens so far.
+std::uint64_t mix(std::uint64_t state, TokenId token) {
+  state ^= static_cast<std::uint64_t>(token) + 0x9e3779b97f4a7c15U + (state << 6U) + (state >> 2U);
+  return state * 0xbf58476d1ce4e5b9U;
+}
+bool may_come(std::uint64_t state, TokenId token) { return mix(state, token) >> 62U != 0; }
+
+struct Pace {
+  std::chrono::microseconds fill{0};
+  std::int32_t fail_after = -1;   // accepted tokens
+  std::int32_t throw_after = -1;
+};
+
+class HashMatcher final : public TokenMatcher {
+ public:
+  HashMatcher(Pace pace, std::shared_ptr<std::atomic<int>> n_alive)
+      : pace_(pace), n_alive_(std::move(n_alive)) {
+    n_alive_->fetch_add(1);
+  }
+  ~HashMatcher() override { n_alive_->fetch_sub(1); }
+
+  std::int32_t n_vocab() const noexcept override { return kVocab; }
+  bool allows(TokenId token) override { return may_come(state_, token); }
+  void fill(std::span<std::uint32_t> words) override {
+    if (pace_.fill > 0us) std::this_thread::sleep_for(pace_.fill);
+    for (auto& word : words) word = 0;
+    for (TokenId token = 0; token < kVocab; ++token) {
+      const auto i = static_cast<std::uint32_t>(token);
+      if (may_come(state_, token)) words[i / 32] |= 1U << (i % 32);
+    }
+  }
+  void accept(TokenId token) override {
+    state_ = mix(state_, token);
+    n_accepted_ += 1;
+    if (n_accepted_ == pace_.throw_after) throw std::runtime_error("the matcher threw");
+  }
+  std::string failure() const override {
+    return pace_.fail_after >= 0 && n_accepted_ >= pace_.fail_after ? "the matcher failed" : "";
+  }
+
+ private:
+  const Pace pace_;
+  const std::shared_ptr<std::atomic<int>> n_alive_;
+  std::uint64_t state_ = 1;
+  std::int32_t n_accepted_ = 0;
+};
+
+struct Fixture {
+  explicit Fixture(Pace pace, TokenMaskLimits limits = {})
+      : mask(std::make_unique<TokenMask>(std::make_unique<HashMatcher>(pace, n_alive), limits)) {}
+  std::shared_ptr<std::atomic<int>> n_alive = std::make_shared<std::atomic<int>>(0);
+  std::unique_ptr<TokenMask> mask;
+
+  bool worker_is_gone() {
+    for (int i = 0; i < 2000 && n_alive->load() != 0; ++i) std::this_thread::sleep_for(1ms);
+    return n_alive->load() == 0;
+  }
+};
+
+// Draws `n` tokens as a stepper does and compares every answer with the function itself.
+void draw(Fixture& fixture, int n, std::uint32_t seed, std::chrono::microseconds pause) {
+  std::mt19937 random(seed);
+  std::uint64_t state = 1;
+  TokenMask& mask = *fixture.mask;
+  for (int i = 0; i < n; ++i) {
+    if (pause > 0us && random() % 4 == 0) std::this_thread::sleep_for(pause);
+    auto token = static_cast<TokenId>(random() % kVocab);
+    const Verdict verdict = mask.check(token);
+    CHECK_EQ(verdict == Verdict::kAllowed, may_come(state, token));
+    CHECK(verdict != Verdict::kFailed);
+    if (verdict == Verdict::kDenied) {
+      const auto words = mask.words();
+      CHECK_EQ(words.size(), 32U);
+      CHECK_EQ(words.back() >> (kVocab % 32), 0U);
+      for (TokenId t = 0; t < kVocab; ++t) CHECK_EQ(mask.allows(t), may_come(state, t));
+      while (!mask.allows(token)) token = (token + 1) % kVocab;
+      CHECK(mask.check(token) == Verdict::kAllowed);
+    }
+    mask.accept(token);
+    state = mix(state, token);
+  }
+}
+
+TEST(eager_masks_are_the_matchers) {
+  Fixture fixture(Pace{});
+  draw(fixture, 20'000, 1, 0us);
+  CHECK(fixture.mask->failure().empty());
+  CHECK(fixture.mask->n_masks() > 10'000U);
+}
+
+TEST(masks_that_are_there_before_they_are_wanted) {
+  Fixture fixture(Pace{});
+  draw(fixture, 500, 2, 200us);
+}
+
+TEST(slow_masks_are_made_only_after_a_refusal) {
+  Fixture fixture(Pace{.fill = 2ms}, {.eager_for = 100us});
+  draw(fixture, 400, 3, 0us);
+  // A quarter of the tokens is refused; eager would be 400.
+  CHECK(fixture.mask->n_masks() < 200U);
+  CHECK(fixture.mask->n_checks() > 200U);
+}
+
+TEST(several_masks_at_once) {
+  std::vector<std::thread> drawers;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    drawers.emplace_back([i] {
+      Fixture fixture(Pace{});
+      draw(fixture, 3'000, 10 + i, i % 2 == 0 ? 0us : 50us);
+    });
+  }
+  for (auto& drawer : drawers) drawer.join();
+}
+
+TEST(a_worker_that_does_not_answer_fails_the_request_in_time) {
+  Fixture fixture(Pace{.fill = 500ms}, {.answer_within = 50ms});
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(fixture.mask->check(1) == Verdict::kFailed);
+  CHECK(std::chrono::steady_clock::now() - begin < 400ms);
+  CHECK(fixture.mask->failure().find("50 ms") != std::string::npos);
+}
+
+TEST(a_failing_matcher_fails_the_request) {
+  for (const Pace pace : {Pace{.fail_after = 3}, Pace{.throw_after = 3}}) {
+    Fixture fixture(pace);
+    draw(fixture, 2, 4, 0us);
+    TokenId token = 0;
+    while (fixture.mask->check(token) != Verdict::kAllowed) ++token;
+    fixture.mask->accept(token);
+    CHECK(fixture.mask->check(0) == Verdict::kFailed);
+    CHECK(fixture.mask->failure().find("the matcher") == 0);
+    CHECK(fixture.mask->check(1) == Verdict::kFailed);
+  }
+}
+
+TEST(the_worker_goes_when_the_mask_goes) {
+  for (int i = 0; i < 50; ++i) {
+    Fixture fixture(Pace{.fill = std::chrono::microseconds(i % 3 * 500)});
+    if (i % 2 == 0) draw(fixture, i / 2, 5, 0us);
+    fixture.mask.reset();
+    CHECK(fixture.worker_is_gone());
+  }
+}
+
+}  // namespace
+
+CHECK_MAIN()
