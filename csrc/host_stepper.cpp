@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "common_prefix.h"
+#include "masked_draw.h"
 #include "prompt_logprob_rows.h"
 #include "token_outcome.h"
 
@@ -179,10 +180,11 @@ void HostStepper::sample(Slot& slot, EventPublisher& events) {
   const float* logits = llama_get_logits_ith(model_->context(), share.first + share.n - 1);
   if (logits == nullptr) throw std::runtime_error("llama_decode gave no logits");
   Sampler& sampler = *samplers_[static_cast<std::size_t>(slot.id)];
-  const SampleResult result = sampler.sample(logits);
-  if (result.status != SampleStatus::kOk) {
-    forget(slot);
-    events.finished(slot, FinishReason::kNonFinite);
+  const MaskedDraw result = draw_token(sampler, logits, slot.spec->mask.get(), model_->n_vocab(),
+                                       [this](TokenId token) { return model_->is_eog(token); });
+  if (result.failure != FinishReason::kNone) {
+    if (result.failure == FinishReason::kNonFinite) forget(slot);
+    events.finished(slot, result.failure);
     return;
   }
   sampler.accept(result.token);

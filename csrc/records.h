@@ -38,16 +38,20 @@ enum class FinishReason : std::uint8_t {
   kTokenLimit,    // max_tokens reached
   kContextLimit,  // the slot's context is full
   kCancelled,
-  kNonFinite,     // NaN or no finite logit: an error
-  kDecodeFailed,  // llama_decode returned an error: `status` holds it
-  kException,     // a C++ exception was caught in the step
-  kStopped,       // the engine was stopped
-  kStopString,    // the text holds a stop string; the token that completed it is the last one
+  kNonFinite,       // NaN or no finite logit: an error
+  kDecodeFailed,    // llama_decode returned an error: `status` holds it
+  kException,       // a C++ exception was caught in the step
+  kStopped,         // the engine was stopped
+  kStopString,      // the text holds a stop string; the token that completed it is the last one
+  kGrammarEnd,      // the grammar is complete, and the request bans the tokens that end the text
+  kGrammarDeadEnd,  // the request bans every token that its grammar allows: an error
+  kGrammarFailed,   // the grammar's limits, or no answer in time: an error; the mask says more
 };
 
 [[nodiscard]] constexpr bool is_error(FinishReason reason) noexcept {
   return reason == FinishReason::kNonFinite || reason == FinishReason::kDecodeFailed ||
-         reason == FinishReason::kException;
+         reason == FinishReason::kException || reason == FinishReason::kGrammarDeadEnd ||
+         reason == FinishReason::kGrammarFailed;
 }
 
 inline constexpr std::int32_t kPairsPerEvent = 4;

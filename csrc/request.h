@@ -14,6 +14,8 @@
 
 namespace unpaced {
 
+class TokenMask;  // token_mask.h
+
 struct RequestSpec {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // at least one token; every id in [0, n_vocab)
@@ -24,6 +26,8 @@ struct RequestSpec {
   // Bitset of tokens after which the host must look before the next step; null: only EOG tokens.
   // Where the GPU runs the loop it leaves it there.
   std::shared_ptr<const std::vector<std::uint32_t>> pause_tokens;
+  // What the request's grammar allows; null: it has none. Of this request alone.
+  std::shared_ptr<TokenMask> mask;
   std::int32_t max_tokens = -1;      // -1: until EOS or the end of the context
   std::int32_t n_probs = 0;          // top-N logprobs with every token
   bool want_logprob = false;         // the sampled token's own logprob

@@ -49,18 +49,18 @@ struct TokenMask::Channel {
         words((static_cast<std::size_t>(matcher->n_vocab()) + 31) / 32, 0) {}
 
   // -- drawing thread to worker
-  std::atomic<std::uint64_t> accepted{pack(0, 0)};      // tokens accepted so far, the last of them
-  std::atomic<std::uint64_t> asked{pack(kNoStep, 0)};   // step, token: may it come?
+  std::atomic<std::uint64_t> accepted{pack(0, 0)};     // tokens accepted so far, the last of them
+  std::atomic<std::uint64_t> asked{pack(kNoStep, 0)};  // step, token: may it come?
   std::atomic<bool> closed{false};
-  std::atomic<std::uint32_t> posted{0};                 // the worker sleeps on it
+  std::atomic<std::uint32_t> posted{0};  // the worker sleeps on it
   std::atomic<bool> worker_sleeps{false};
   std::uint32_t step = 0;  // drawing thread's own: tokens accepted
 
   // -- worker to drawing thread
-  std::atomic<std::uint32_t> mask_step{kNoStep};          // the step that `words` is for
+  std::atomic<std::uint32_t> mask_step{kNoStep};         // the step that `words` is for
   std::atomic<std::uint64_t> allowed{pack(kNoStep, 0)};  // step, token: it may come
   std::atomic<bool> failed{false};
-  std::atomic<std::uint32_t> published{0};           // the drawing thread sleeps on it
+  std::atomic<std::uint32_t> published{0};  // the drawing thread sleeps on it
   std::atomic<bool> drawer_sleeps{false};
   std::string failure;  // written before `failed` is set, never after
 

@@ -38,6 +38,13 @@ class FinishReason(IntEnum):
     """The engine was stopped."""
     STOP_STRING = 9
     """The text holds a stop string; the last token completed it."""
+    GRAMMAR_END = 10
+    """The grammar is complete, and the request bans the tokens that end the text."""
+    GRAMMAR_DEAD_END = 11
+    """The request bans every token that its grammar allows: an error."""
+    GRAMMAR_FAILED = 12
+    """The grammar is too complex to go on, or gave no answer in time: an error; `TokenMask.failure`
+    says more."""
 
     @property
     def is_error(self) -> bool:

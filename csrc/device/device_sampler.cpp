@@ -76,6 +76,7 @@ DeviceSampler::DeviceSampler(std::int32_t n_vocab, std::int32_t n_ctx)
 const char* DeviceSampler::refusal(const RequestSpec& spec, const Sampler& sampler) noexcept {
   const SamplingParams& params = sampler.params();
   const auto links = sampler.links();
+  if (spec.mask != nullptr) return "the request has a grammar";
   if (spec.n_probs > 0 || spec.want_logprob) return "the request asks for logprobs";
   if (spec.logit_bias.size() > kMaxBiases) return "the request has over 4096 logit biases";
   if (params.mirostat != 0) return "the request samples by mirostat";

@@ -31,7 +31,7 @@ bool may_come(std::uint64_t state, TokenId token) { return mix(state, token) >> 
 
 struct Pace {
   std::chrono::microseconds fill{0};
-  std::int32_t fail_after = -1;   // accepted tokens
+  std::int32_t fail_after = -1;  // accepted tokens
   std::int32_t throw_after = -1;
 };
 
