@@ -32,7 +32,7 @@ class Source:
     def prepare(self) -> None:
         """Fetches and unpacks what is not there. Raises BuildError."""
         if not self.ready:
-            self._unpack(self._fetch())
+            self._unpack(self.archive())
 
     def write_profile(self, inputs: Inputs) -> None:
         """Version and description differ from profile to profile: written before every build."""
@@ -41,7 +41,8 @@ class Source:
         init.write_text(re.sub(r'__version__ = "[^"]*"', version, init.read_text()))
         (self.tree / pins.INFO_FILE).write_text(json.dumps(inputs.info(), indent=1) + "\n")
 
-    def _fetch(self) -> Path:
+    def archive(self) -> Path:
+        """The pinned archive, fetched if it is not there. Raises BuildError."""
         folder = self._base / "sdist"
         archive = folder / f"llama_cpp_python-{pins.VERSION}.tar.gz"
         if _sha256(archive) == pins.SDIST_SHA256:

@@ -1,0 +1,96 @@
+"""Pytest plugin under which llama-server's own tests run here: local model, no downloads.
+
+Loaded with `-p suite_plugin` by run_suite.py, in the suite's folder. Environment:
+
+UNPACED_SUITE_MODEL    GGUF file that stands in for every model of a hub
+UNPACED_SUITE_CASES    file with the cases to run, one a line
+UNPACED_SUITE_RESULTS  file for the results, one JSON object a line
+
+The suite checks some texts against what one small model would say. Ours says something else, so
+every such check passes and is noted: a case is "strict" if all of its texts would have passed, too.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise RuntimeError("the suite downloads nothing here")
+
+
+def _lock(*_: object, **__: object) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+# Both serve downloads of models only, so neither need be installed.
+for _name, _member, _value in (("wget", "download", _refuse), ("filelock", "FileLock", _lock)):
+    _module = ModuleType(_name)
+    setattr(_module, _member, _value)
+    sys.modules[_name] = _module
+
+_utils: Any = importlib.import_module("utils")
+_start = _utils.ServerProcess.start
+_match = _utils.match_regex
+_model = os.environ["UNPACED_SUITE_MODEL"]
+_misses: list[str] = []
+
+
+def _start_local(server: Any, *arguments: Any, **options: Any) -> None:
+    if server.model_hf_repo or server.model_hf_file:
+        server.model_hf_repo = server.model_hf_file = None
+        server.model_file = _model
+    server.offline = False
+    _start(server, *arguments, **options)
+
+
+def _note_match(regex: str, text: str) -> bool:
+    if not _match(regex, text):
+        _misses.append(f"{regex!r} is not in {text[:60]!r}")
+    return True
+
+
+_utils.ServerProcess.start = _start_local
+_utils.ServerPreset.load_all = staticmethod(lambda: None)
+_utils.download_file = lambda *_, **__: _model
+_utils.match_regex = _note_match
+
+
+def _name_of(item: pytest.Item) -> str:
+    return f"{item.path.stem}::{item.name}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the wanted cases."""
+    wanted = set(Path(os.environ["UNPACED_SUITE_CASES"]).read_text().splitlines())
+    kept = [item for item in items if not wanted or _name_of(item) in wanted]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Write a case's result once it is known."""
+    report = yield
+    if call.when == "setup":
+        _misses.clear()
+    if report.failed or call.when == "call" or (call.when == "setup" and report.skipped):
+        status = "skip" if report.skipped else "pass" if report.passed else "FAIL"
+        message = "" if call.excinfo is None or report.skipped else call.excinfo.exconly()
+        entry = {
+            "case": _name_of(item),
+            "status": status,
+            "texts": list(_misses),
+            "message": " ".join(message.split())[:200],
+            "seconds": round(call.duration, 2),
+        }
+        with open(os.environ["UNPACED_SUITE_RESULTS"], "a") as results:
+            results.write(json.dumps(entry) + "\n")
+    return report

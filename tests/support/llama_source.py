@@ -1,0 +1,43 @@
+"""Parts of llama.cpp's source tree that tests read: vocabularies, templates, its server's tests.
+
+They come from the source distribution that the build pins; no copy of them is kept here.
+"""
+
+import shutil
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from engine_ext.llama_build import pins
+from engine_ext.llama_build.source import Source
+
+BUILD_FOLDER: Final = Path(__file__).resolve().parents[2] / ".build"
+_PARTS: Final = ("models/", "tools/server/tests/")
+
+
+def llama_source() -> Path:
+    """llama.cpp's folder with `models` and `tools/server/tests`, unpacked once.
+
+    Raises: engine_ext.llama_build.errors.BuildError if the archive is not there and not to be had.
+    """
+    folder = BUILD_FOLDER / "peer" / f"llama.cpp-{pins.SDIST_SHA256[:12]}"
+    if folder.is_dir():
+        return folder
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    with tarfile.open(Source(BUILD_FOLDER).archive()) as members:
+        members.extraction_filter = tarfile.data_filter
+        for member in members:
+            _, _, member.name = member.name.partition("/vendor/llama.cpp/")
+            if member.name.startswith(_PARTS):
+                members.extract(member, partial)
+    partial.rename(folder)
+    return folder
+
+
+def vocabulary(name: str) -> Path:
+    """A GGUF file that holds a vocabulary and nothing else; `name` such as "llama-spm"."""
+    path = llama_source() / PurePosixPath(f"models/ggml-vocab-{name}.gguf")
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    return path
