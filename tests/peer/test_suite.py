@@ -1,4 +1,4 @@
-"""llama-server's own tests, run against `unpaced`: no case may fail that passes for the real one."""
+"""llama-server's own tests against `unpaced`: what passes for the real one must pass here."""
 
 from typing import Final
 
@@ -21,9 +21,7 @@ def results() -> dict[str, Result]:
 
 
 @pytest.mark.parametrize("case", PASSING)
-def test_what_passes_for_the_real_server_passes_here(
-    case: str, results: dict[str, Result]
-) -> None:
+def test_what_passes_for_the_real_server_passes_here(case: str, results: dict[str, Result]) -> None:
     if case in EXCEPTIONS:
         pytest.skip(EXCEPTIONS[case])
     real, ours = BASELINE[case], results.get(case, Result("absent", "absent"))
