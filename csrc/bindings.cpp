@@ -430,8 +430,9 @@ NB_MODULE(_native, m) {
   using namespace unpaced;
   m.doc() = "Native engine of unpaced: decode thread, rings, sampling. Use engine_ext's face.";
   m.def(
-      "install_log_sink", [](int min_level) { install_log_sink(static_cast<LogLevel>(min_level)); },
-      "min_level"_a);
+      "install_log_sink",
+      [](int min_level, int file) { install_log_sink(static_cast<LogLevel>(min_level), file); },
+      "min_level"_a, "file"_a = -1);
   m.def("abi_sizes", &abi_sizes, nb::sig("def abi_sizes() -> dict[str, int]"));
   m.def("ggml_commit", [] { return std::string(ggml_commit()); });
   m.def("allowed_cores", &allowed_cores);

@@ -12,6 +12,7 @@ namespace unpaced {
 namespace {
 
 std::atomic<int> min_level{static_cast<int>(LogLevel::kWarn)};
+std::atomic<int> log_file{-1};
 std::atomic<AbortContext> abort_context{nullptr};
 std::atomic<const void*> abort_owner{nullptr};
 
@@ -20,13 +21,20 @@ constexpr std::size_t kMaxErrorBytes = 4096;
 thread_local bool capturing = false;
 thread_local std::string captured;
 
-void write_stderr(const char* text, std::size_t n) noexcept {
+void write_all(int file, const char* text, std::size_t n) noexcept {
   while (n > 0) {
-    const ssize_t written = ::write(STDERR_FILENO, text, n);
+    const ssize_t written = ::write(file, text, n);
     if (written <= 0) return;
     text += written;
     n -= static_cast<std::size_t>(written);
   }
+}
+
+void write_stderr(const char* text, std::size_t n) noexcept {
+  write_all(STDERR_FILENO, text, n);
+  // relaxed: set once, before there is anything to log.
+  const int file = log_file.load(std::memory_order_relaxed);
+  if (file >= 0) write_all(file, text, n);
 }
 
 LogLevel from_ggml(ggml_log_level level) noexcept {
@@ -72,7 +80,8 @@ void on_abort(const char* message) {
 
 }  // namespace
 
-void install_log_sink(LogLevel level) {
+void install_log_sink(LogLevel level, int file) {
+  log_file.store(file, std::memory_order_relaxed);
   min_level.store(static_cast<int>(level), std::memory_order_relaxed);
   llama_log_set(on_log, nullptr);
   ggml_set_abort_callback(on_abort);

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from engine_ext.events import EventKind as EventKind
     from engine_ext.events import FinishReason as FinishReason
     from engine_ext.model_info import ModelInfo as ModelInfo
+    from engine_ext.native_log import set_native_log as set_native_log
     from engine_ext.request import Request as Request
     from engine_ext.sampling_params import RANDOM_SEED as RANDOM_SEED
     from engine_ext.sampling_params import SAMPLERS as SAMPLERS
@@ -46,6 +47,7 @@ _HOMES = {
     "SamplingParams": "sampling_params",
     "TokenEvent": "_native",
     "TokenStream": "token_stream",
+    "set_native_log": "native_log",
 }
 
 __all__ = sorted(_HOMES)

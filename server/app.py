@@ -15,9 +15,10 @@ from server.errors import ApiError, handle_error, unavailable
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import LiveCollector, Metrics
 from server.middleware import RequestMiddleware
-from server.routes import chat, completions, health, metrics, models, tokens
+from server.routes import chat, completions, health, metrics, models, predict, tokens, unserved
 from server.settings import Settings
 from server.state import Phase, ServerState
+from server.vertex import VertexAi
 
 if TYPE_CHECKING:
     from engine_ext import Engine
@@ -42,8 +43,13 @@ def create_app(engine: "Engine", settings: Settings) -> FastAPI:
     app.add_middleware(RequestMiddleware, state=state)
     for error in (ApiError, HTTPException, Exception):
         app.add_exception_handler(error, handle_error)
-    for module in (chat, completions, health, metrics, models, tokens):
-        app.include_router(module.router, prefix=settings.api_prefix)
+    modules = (chat, completions, health, metrics, models, tokens, unserved)
+    routers = [module.router for module in modules]
+    vertex = VertexAi.from_environment()
+    if vertex is not None:
+        routers.append(predict.make_router(vertex, tuple(routers)))
+    for router in routers:
+        app.include_router(router, prefix=settings.api_prefix)
     return app
 
 

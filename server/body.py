@@ -11,13 +11,18 @@ from server.schemas.values import json_type
 from server.state import state_of
 
 
-async def read_object(request: Request) -> dict[str, Any]:
-    """The body as a JSON object. Raises: ApiError (400, 408, 413)."""
+async def read_json(request: Request) -> Any:
+    """The body, decoded. Raises: ApiError (400, 408, 413)."""
     data = await _read(request)
     try:
-        body = orjson.loads(data)
+        return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise invalid(f"the body is not JSON: {error}") from None
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """The body as a JSON object. Raises: ApiError (400, 408, 413)."""
+    body = await read_json(request)
     if not isinstance(body, dict):
         raise invalid(f"the body must be a JSON object, but is {json_type(body)}")
     return body

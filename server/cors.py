@@ -14,7 +14,7 @@ class CorsPolicy:
     """Headers for responses and preflights."""
 
     def __init__(self, settings: AccessSettings) -> None:
-        self._origins = [o.strip().encode() for o in settings.cors_origins.split(",")]
+        self._origins = [o.strip().encode() for o in settings.allowed_origins.split(",")]
         self._echoes_all = settings.cors_credentials and self._origins == [b"*"]
         self._only_local = self._origins == [b"localhost"]
         credentials = b"true" if settings.cors_credentials else b"false"

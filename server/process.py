@@ -16,7 +16,7 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from engine_ext import Engine
+from engine_ext import Engine, set_native_log
 from engine_ext.build_info import read_build_info
 from server.app import create_app
 from server.errors import unavailable
@@ -36,6 +36,8 @@ class ServerProcess:
 
     def __init__(self, settings: Settings, listeners: Listeners) -> None:
         configure_logs(settings)
+        native = None if settings.log_disable else settings.level
+        set_native_log(native, None if settings.log_disable else settings.log_file)
         self._settings = settings
         self._listeners = listeners
         self._log = structlog.stdlib.get_logger("unpaced")
@@ -117,7 +119,7 @@ class ServerProcess:
             decode_core=placement.decode_cores[0] if placement.decode_cores else None,
             seconds=round(time.monotonic() - started, 2),
         )
-        if self._settings.log_format == "console":
+        if not (self._settings.logs_json or self._settings.log_disable):
             print(_curl_line(urls[0], self._settings.api_prefix), file=sys.stderr, flush=True)
 
     # -- end ------------------------------------------------------------------------------------

@@ -46,8 +46,17 @@ class ServerState:
     @property
     def aliases(self) -> list[str]:
         """Every name of the model."""
-        names = sorted({name.strip() for name in self.settings.alias.split(",")} - {""})
-        return names or [self.settings.model.name]
+        return _split(self.settings.alias) or [self.settings.model.name]
+
+    @property
+    def tags(self) -> list[str]:
+        """The model's tags; they say something to people only."""
+        return _split(self.settings.tags)
+
+
+def _split(names: str) -> list[str]:
+    """Comma-separated names, in the alphabet's order, each once."""
+    return sorted({name.strip() for name in names.split(",")} - {""})
 
 
 def state_of(request: Request) -> ServerState:

@@ -2,13 +2,21 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NoReturn, cast
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from server.cli.llama_flags.judge import add_llama_flags, judge_llama_flags
 from server.settings import Settings, SettingsError
 from server.settings.option import Option, option_of
+
+Action = Literal["serve", "version"]
+
+_ACTIONS: Final[dict[Action, tuple[str, str]]] = {
+    "version": ("--version", "say which build this is, and exit"),
+}
 
 _EXAMPLES = """examples:
   unpaced serve                                    the built-in demo model on 127.0.0.1:8080
@@ -55,6 +63,21 @@ def name_flag(message: str) -> str:
     return f"{option_of(Settings.model_fields[field]).name}: {text}"
 
 
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What a command line asks for; `notices` are lines about flags that do nothing."""
+
+    settings: Settings
+    action: Action
+    notices: list[str]
+
+
+def claimed_flags() -> frozenset[str]:
+    """Every spelling that a setting has."""
+    options = [option_of(info) for info in Settings.model_fields.values()]
+    return frozenset(flag for option in options for flag in option.flags + option.off_flags)
+
+
 def serve_parser() -> FlagParser:
     """`unpaced serve`'s flags, grouped, from the settings' fields."""
     parser = FlagParser(
@@ -65,7 +88,12 @@ def serve_parser() -> FlagParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
+        add_help=False,
     )
+    actions = parser.add_argument_group("Instead of serving")
+    actions.add_argument("-h", "--help", "--usage", action="help", help="show this, and exit")
+    for action, (flag, text) in _ACTIONS.items():
+        actions.add_argument(flag, dest="action", action="store_const", const=action, help=text)
     groups: dict[str, argparse._ArgumentGroup] = {}
     for owner in reversed(Settings.__mro__):
         title = vars(owner).get("group")
@@ -75,6 +103,7 @@ def serve_parser() -> FlagParser:
                 if name in Settings.model_fields:
                     info = Settings.model_fields[name]
                     _add_flag(group, name, info, option_of(info))
+    add_llama_flags(parser, claimed_flags())
     return parser
 
 
@@ -87,6 +116,16 @@ def _add_flag(group: "argparse._ArgumentGroup", name: str, info: FieldInfo, opti
             group.add_argument(
                 *option.off_flags, dest=name, action="store_const", const=False, help=off
             )
+        return
+    if option.bare is not None:
+        group.add_argument(
+            *option.flags,
+            dest=name,
+            nargs="?",
+            const=option.bare,
+            metavar=option.metavar,
+            help=text,
+        )
         return
     action = "append" if option.many else "store"
     group.add_argument(*option.flags, dest=name, action=action, metavar=option.metavar, help=text)
@@ -103,19 +142,26 @@ def _help(info: FieldInfo, option: Option) -> str:
     return text
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
-    """Settings of a command line, the environment and the config file.
+def read_command_line(arguments: Sequence[str]) -> CommandLine:
+    """What a command line, the environment and the config file ask for.
 
     Raises: SettingsError, one sentence that names the flag; SystemExit for --help and bad flags.
     """
     given: dict[str, Any] = vars(
         serve_parser().parse_args([_dashes(argument) for argument in arguments])
     )
+    action = cast(Action, given.pop("action", "serve"))
+    notices = judge_llama_flags(given, claimed_flags())
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     try:
-        return Settings(**values)
+        return CommandLine(Settings(**values), action, notices)
     except ValidationError as error:
         raise SettingsError(_sentence(error)) from None
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """The settings of `read_command_line`; raises what it raises."""
+    return read_command_line(arguments).settings
 
 
 def _dashes(argument: str) -> str:

@@ -3,37 +3,47 @@
 import sys
 from collections.abc import Sequence
 
-from server.cli.flags import name_flag, read_settings
+from server.cli.flags import name_flag, read_command_line
 from server.settings import Settings, SettingsError
 
 
 def serve(arguments: Sequence[str]) -> int:
     """Serve until a signal. Returns the exit status: 1 for what the user can put right."""
     try:
-        settings = read_settings(arguments)
+        command = read_command_line(arguments)
     except SettingsError as error:
         return _fail(str(error))
-    return _serve(settings)
+    if command.action == "version":
+        from server.cli.version import show_version
+
+        return show_version()
+    for notice in command.notices:
+        print(f"unpaced serve: {notice}", file=sys.stderr)
+    return _serve(command.settings)
 
 
 def _serve(settings: Settings) -> int:
     from engine_ext import EngineError
     from server.listener import ListenError, open_listeners
+    from server.logs import LogFileError
     from server.process import ServerProcess
     from server.tls import TlsError, check_certificate
+    from server.vertex import VertexAi
 
     if not settings.model.is_file():
         return _fail(f"cannot load model {settings.model}: no such file")
     try:
         if settings.ssl_key_file is not None and settings.ssl_cert_file is not None:
             check_certificate(settings.ssl_key_file, settings.ssl_cert_file)
-        listeners = open_listeners(settings.host, settings.port, reuse_port=settings.reuse_port)
-    except (ListenError, TlsError) as error:
+        vertex = VertexAi.from_environment()
+        port = settings.port if vertex is None else vertex.port
+        listeners = open_listeners(settings.host, port, reuse_port=settings.reuse_port)
+    except (ListenError, TlsError, ValueError) as error:
         return _fail(str(error))
     try:
         with listeners:
             return ServerProcess(settings, listeners).run()
-    except EngineError as error:
+    except (EngineError, LogFileError) as error:
         return _fail(str(error))
     except ValueError as error:
         return _fail(name_flag(str(error)))

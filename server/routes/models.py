@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -13,6 +13,9 @@ from server.responses.generation_settings import GenerationSettings
 from server.state import ServerState, state_of
 
 router = APIRouter(tags=["models"])
+
+# llama.cpp's default, for clients that build prompts with it; nothing here reads it.
+_MEDIA_MARKER: Final = "<__media__>"
 
 
 @router.get("/v1/models")
@@ -49,7 +52,7 @@ async def models(request: Request) -> Response:
             {
                 "id": name,
                 "aliases": state.aliases,
-                "tags": [],
+                "tags": state.tags,
                 "object": "model",
                 "created": int(time.time()),
                 "owned_by": "llamacpp",
@@ -89,8 +92,9 @@ async def props(request: Request) -> Response:
         "model_ftype": model.ftype,
         "model_path": str(settings.model),
         "modalities": {"vision": False, "video": False, "audio": False},
+        "media_marker": _MEDIA_MARKER,
         "endpoint_slots": False,
-        "endpoint_props": False,
+        "endpoint_props": settings.props,
         "endpoint_metrics": settings.metrics,
         "ui": False,
         "ui_settings": {},

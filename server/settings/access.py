@@ -42,6 +42,15 @@ class AccessSettings(BaseModel):
             metavar="ORIGINS",
         ),
     ] = "*"
+    tools: Annotated[
+        str,
+        Option(
+            ("--tools",),
+            "there are no built-in tools; as in llama-server --cors-origins is localhost then",
+            env="TOOLS",
+            metavar="NAMES",
+        ),
+    ] = ""
     cors_methods: Annotated[
         str,
         Option(
@@ -96,6 +105,12 @@ class AccessSettings(BaseModel):
                 given, missing = "ssl_cert_file", "--ssl-key-file"
             raise ValueError(f"{given}: TLS needs {missing} too")
         return self
+
+    @property
+    def allowed_origins(self) -> str:
+        """`cors_origins`, or what takes its place."""
+        limited = self.tools and "cors_origins" not in self.model_fields_set
+        return "localhost" if limited else self.cors_origins
 
     def read_api_keys(self) -> tuple[str, ...]:
         """All keys, in the order given.

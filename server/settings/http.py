@@ -46,6 +46,9 @@ class HttpSettings(BaseModel):
             off_flags=("--no-metrics",),
         ),
     ] = True
+    props: Annotated[
+        bool, Option(("--props",), "POST /props, which changes nothing", env="ENDPOINT_PROPS")
+    ] = False
     sse_ping_interval: Annotated[
         int,
         Field(ge=-1),

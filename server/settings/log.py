@@ -1,10 +1,13 @@
 """What the server says."""
 
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from server.settings.option import Option
+
+_LEVELS: Final = ("error", "error", "warning", "info", "debug", "debug")
 
 
 class LogSettings(BaseModel):
@@ -19,12 +22,73 @@ class LogSettings(BaseModel):
     verbose: Annotated[
         bool, Option(("-v", "--verbose", "--log-verbose"), "the same as --log-level debug")
     ] = False
+    verbosity: Annotated[
+        int | None,
+        Field(ge=0),
+        Option(
+            ("-lv", "--verbosity", "--log-verbosity"),
+            "llama-server's scale for --log-level: 1 errors, 2 warnings, 3 info, 4 and 5 debug",
+            env="LOG_VERBOSITY",
+            metavar="N",
+        ),
+    ] = None
     log_format: Annotated[
         Literal["console", "json"],
         Option(("--log-format",), "console or json, one object a line", metavar="FORMAT"),
     ] = "console"
+    log_jsonl: Annotated[
+        bool,
+        Option(
+            ("--log-jsonl",),
+            "--log-format json on standard output instead of standard error",
+            env="LOG_JSONL",
+            off_flags=("--no-log-jsonl",),
+        ),
+    ] = False
+    log_file: Annotated[
+        Path | None,
+        Option(("--log-file",), "write the log to this file too", env="LOG_FILE", metavar="FILE"),
+    ] = None
+    log_disable: Annotated[bool, Option(("--log-disable",), "say nothing")] = False
+    log_colors: Annotated[
+        Literal["on", "off", "auto"],
+        Option(
+            ("--log-colors",),
+            "on, off, or auto: where standard error is a terminal",
+            env="LOG_COLORS",
+            metavar="MODE",
+            bare="on",
+        ),
+    ] = "auto"
+    log_prefix: Annotated[
+        bool,
+        Option(
+            ("--log-prefix",),
+            "begin lines with their level (on by default)",
+            env="LOG_PREFIX",
+            off_flags=("--no-log-prefix",),
+        ),
+    ] = True
+    log_timestamps: Annotated[
+        bool,
+        Option(
+            ("--log-timestamps",),
+            "begin lines with the time (on by default)",
+            env="LOG_TIMESTAMPS",
+            off_flags=("--no-log-timestamps",),
+        ),
+    ] = True
 
     @property
     def level(self) -> str:
         """The log level in force."""
-        return "debug" if self.verbose else self.log_level
+        if self.verbose:
+            return "debug"
+        if self.verbosity is not None:
+            return _LEVELS[min(self.verbosity, len(_LEVELS) - 1)]
+        return self.log_level
+
+    @property
+    def logs_json(self) -> bool:
+        """Whether lines are JSON objects."""
+        return self.log_jsonl or self.log_format == "json"

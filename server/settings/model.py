@@ -44,6 +44,15 @@ class ModelSettings(BaseModel):
             metavar="NAME",
         ),
     ] = ""
+    tags: Annotated[
+        str,
+        Option(
+            ("--tags",),
+            "tags of the model in the API, comma-separated; for information",
+            env="TAGS",
+            metavar="TAGS",
+        ),
+    ] = ""
     ctx_size: Annotated[
         int,
         Field(ge=0),
@@ -98,6 +107,7 @@ class ModelSettings(BaseModel):
             "flash attention: on, off or auto",
             env="FLASH_ATTN",
             metavar="MODE",
+            bare="on",
         ),
     ] = "auto"
     cache_type_k: Annotated[

@@ -14,7 +14,7 @@ class Option:
     `flags`: spellings on the command line. `env`: llama-server's environment name without
     `LLAMA_ARG_`; `env_name`: one that has no such prefix; `UNPACED_<FIELD>` always works.
     `off_flags`: spellings that mean false. `many`: may be given several times. `secret`: its value
-    is never shown.
+    is never shown. `bare`: the value that the flag means where none follows.
     """
 
     flags: tuple[str, ...]
@@ -25,6 +25,7 @@ class Option:
     many: bool = False
     env_name: str | None = None
     secret: bool = False
+    bare: str | None = None
 
     @property
     def name(self) -> str:

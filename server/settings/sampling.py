@@ -1,12 +1,16 @@
 """What a request gets that asks for nothing."""
 
-from typing import Annotated, ClassVar
+import re
+from typing import Annotated, ClassVar, Final
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from engine_ext.sampling_params import RANDOM_SEED, SAMPLERS, SamplingParams
 from server.schemas.samplers import chain_from_letters, chain_from_names
 from server.settings.option import Option
+
+_ESCAPE: Final = re.compile(r"\\(?:([nrt'\"\\])|x([0-9a-fA-F]{2}))")
+_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class SamplingSettings(BaseModel):
@@ -14,6 +18,14 @@ class SamplingSettings(BaseModel):
 
     group: ClassVar[str] = "Sampling defaults"
 
+    escape: Annotated[
+        bool,
+        Option(
+            ("-e", "--escape"),
+            r"read \n, \t, \xHH and the like in -r and --dry-sequence-breaker (on by default)",
+            off_flags=("--no-escape",),
+        ),
+    ] = True
     seed: Annotated[
         int,
         Field(ge=-1, le=RANDOM_SEED),
@@ -90,7 +102,7 @@ class SamplingSettings(BaseModel):
         tuple[str, ...],
         Option(
             ("--dry-sequence-breaker",),
-            "ends a repeat; replaces the defaults; may be given several times",
+            "ends a repeat; replaces the defaults; may be given several times; none: nothing does",
             metavar="TEXT",
             many=True,
         ),
@@ -128,6 +140,19 @@ class SamplingSettings(BaseModel):
     special: Annotated[bool, Option(("-sp", "--special"), "show control tokens in the text")] = (
         False
     )
+
+    @field_validator("reverse_prompt", "dry_sequence_breaker")
+    @classmethod
+    def _read_escapes(cls, texts: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if not info.data.get("escape"):
+            return texts
+        return tuple(read_escapes(text) for text in texts)
+
+    @field_validator("dry_sequence_breaker")
+    @classmethod
+    def _read_none(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        # An empty breaker is one that no text contains.
+        return ("",) if texts == ("none",) else texts
 
     @field_validator("logit_bias")
     @classmethod
@@ -180,3 +205,19 @@ def parse_bias(entry: str) -> tuple[int, float]:
         if found and token.isdecimal():
             return int(token), factor * float(bias)
     raise ValueError(f"not ID+BIAS or ID-BIAS: {entry!r}")
+
+
+def read_escapes(text: str) -> str:
+    r"""`text` with \n, \r, \t, \', \", \\ and \xHH replaced by what they stand for.
+
+    \xHH are bytes of UTF-8; any other backslash stays. Source: llama.cpp 0c1e57098
+    common/common.cpp:616.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        if match[2] is not None:
+            # Surrogates keep bytes apart until the whole text is decoded.
+            return bytes.fromhex(match[2]).decode("utf-8", "surrogateescape")
+        return _ESCAPED.get(match[1], match[1])
+
+    return _ESCAPE.sub(replace, text).encode("utf-8", "surrogateescape").decode(errors="replace")

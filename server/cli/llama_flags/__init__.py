@@ -1,0 +1,1 @@
+"""llama-server's flags that set nothing here: what is said about each."""

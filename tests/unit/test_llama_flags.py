@@ -1,0 +1,101 @@
+"""llama-server's flags that set nothing here: accepted with a line, or refused with a reason."""
+
+import pytest
+
+from server.cli.flags import read_command_line, read_settings
+from server.settings import SettingsError
+from server.settings.sampling import read_escapes
+
+
+def test_a_harmless_flag_is_taken_and_said_to_do_nothing() -> None:
+    command = read_command_line(["--threads-http", "4", "-c", "64", "--cont-batching", "-md", "x"])
+    assert command.settings.ctx_size == 64
+    assert [notice.partition(":")[0] for notice in command.notices] == [
+        "--threads-http has no effect",
+        "--spec-draft-model has no effect",
+    ]
+
+
+def test_underscores_and_llama_servers_environment_count_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LLAMA_ARG_THREADS_HTTP", "4")
+    monkeypatch.setenv("LLAMA_ARG_EMBEDDINGS", "0")
+    notices = read_command_line(["--backend_sampling"]).notices
+    assert notices[0].startswith("LLAMA_ARG_THREADS_HTTP has no effect: ")
+    assert notices[1].startswith("--backend-sampling has no effect: ")
+    monkeypatch.setenv("LLAMA_ARG_EMBEDDINGS", "1")
+    with pytest.raises(SettingsError, match="LLAMA_ARG_EMBEDDINGS: embeddings and reranking"):
+        read_command_line([])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--embeddings"],
+        ["--mmproj", "x"],
+        ["--models-dir", "x"],
+        ["--rpc", "a:1"],
+        ["--adaptive-target", "0.5"],
+        ["--draft-max", "3"],
+        ["--mcp-servers-json", "{}"],
+        ["--log-prompts-dir", "x"],
+    ],
+)
+def test_what_would_change_answers_is_refused_by_name(arguments: list[str]) -> None:
+    with pytest.raises(SettingsError, match=rf"{arguments[0]}.*: \w+"):
+        read_command_line(arguments)
+
+
+def test_a_value_that_asks_for_nothing_is_taken() -> None:
+    assert read_command_line(["--adaptive-target", "-1", "--no-mmproj"]).notices == []
+
+
+def test_older_scripts_bare_flash_attn() -> None:
+    assert read_settings(["-fa", "-c", "64"]).flash_attn == "on"
+    assert read_settings(["-fa", "off"]).flash_attn == "off"
+
+
+def test_origins_are_local_where_tools_are_asked_for() -> None:
+    assert read_settings(["--tools", "all"]).allowed_origins == "localhost"
+    assert read_settings(["--tools", "all", "--cors-origins", "*"]).allowed_origins == "*"
+    assert read_settings([]).allowed_origins == "*"
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        (r"a\nb\t\r", "a\nb\t\r"),
+        (r"\\n", r"\n"),
+        (r"\'\"", "'\""),
+        (r"\x41\xc3\xa9", "Aé"),
+        (r"\xff", "�"),
+        (r"\q\xZZ", r"\q\xZZ"),
+        ("end\\", "end\\"),
+    ],
+)
+def test_escapes_of_stop_strings_are_read(text: str, meaning: str) -> None:
+    assert read_escapes(text) == meaning
+    assert read_settings(["-r", text]).reverse_prompt == (meaning,)
+    assert read_settings(["--no-escape", "-r", text]).reverse_prompt == (text,)
+
+
+def test_no_sequence_breaker() -> None:
+    settings = read_settings(["--dry-sequence-breaker", "none", "--dry-multiplier", "1"])
+    assert settings.sampling_defaults().dry_sequence_breakers == ("",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level"),
+    [
+        ([], "info"),
+        (["-v"], "debug"),
+        (["-lv", "0"], "error"),
+        (["--verbosity", "2"], "warning"),
+        (["--log-verbosity", "5"], "debug"),
+        (["-lv", "99"], "debug"),
+        (["--log-level", "error"], "error"),
+    ],
+)
+def test_log_levels(arguments: list[str], level: str) -> None:
+    assert read_settings(arguments).level == level
