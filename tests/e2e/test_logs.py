@@ -17,7 +17,7 @@ def run_once(*flags: str) -> tuple[str, str]:
     port = free_port()
     process = subprocess.Popen(
         [str(UNPACED), "--port", str(port), *flags],
-        stdout=stdout,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
