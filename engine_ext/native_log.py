@@ -2,14 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from engine_ext._load import load_native
 
-LogLevel = Literal["debug", "info", "warning", "error"]
-
 # llama.cpp says at "info" what it does while loading, at length.
-_LEVELS: Final[dict[LogLevel | None, int]] = {
+_LEVELS: Final[dict[str | None, int]] = {
     "debug": 2,
     "info": 3,
     "warning": 3,
@@ -18,15 +16,14 @@ _LEVELS: Final[dict[LogLevel | None, int]] = {
 }
 
 
-def set_native_log(level: LogLevel | str | None, file: Path | None = None) -> None:
+def set_native_log(level: str | None, file: Path | None = None) -> None:
     """Show lines of this level and above on standard error, and append them to `file` too.
 
     llama.cpp's own "info" counts as "debug". None: show nothing. For once a process, before an
-    engine is made. Raises: OSError if the file cannot be written.
+    engine is made. Raises: KeyError for another level; OSError if the file cannot be written.
     """
     descriptor = -1
     if file is not None:
         # Stays open as long as the process: the libraries may write at any time.
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    known: dict[str | None, int] = {**_LEVELS}
-    load_native().install_log_sink(known[level], descriptor)
+    load_native().install_log_sink(_LEVELS[level], descriptor)
