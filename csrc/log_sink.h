@@ -10,8 +10,8 @@ namespace unpaced {
 
 enum class LogLevel : int { kNone = 0, kDebug, kInfo, kWarn, kError };
 
-// Any thread. Lines below `min_level` are dropped (one above kError: all). `file`: a descriptor that
-// gets the lines too, or -1.
+// Any thread. Lines below `min_level` are dropped (one above kError: all). `file`: a descriptor
+// that gets the lines too, or -1.
 void install_log_sink(LogLevel min_level, int file = -1);
 
 // While it lives, error lines of the calling thread are kept for take() instead of printed: what
