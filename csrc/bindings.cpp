@@ -250,6 +250,9 @@ void bind_request(nb::module_& m) {
       .def_rw("mirostat", &SamplingParams::mirostat)
       .def_rw("mirostat_tau", &SamplingParams::mirostat_tau)
       .def_rw("mirostat_eta", &SamplingParams::mirostat_eta)
+      .def_rw("adaptive_p", &SamplingParams::adaptive_p)
+      .def_rw("adaptive_target", &SamplingParams::adaptive_target)
+      .def_rw("adaptive_decay", &SamplingParams::adaptive_decay)
       .def_rw("min_keep", &SamplingParams::min_keep)
       .def("set_chain", &set_chain, "chain"_a);
 

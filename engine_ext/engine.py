@@ -18,7 +18,7 @@ from engine_ext.events import EventKind
 from engine_ext.model_info import ModelInfo
 from engine_ext.placement import Placement, place
 from engine_ext.request import Request
-from engine_ext.sampling_params import RANDOM_SEED, SAMPLERS, SamplingParams
+from engine_ext.sampling_params import ADAPTIVE_P, RANDOM_SEED, SAMPLERS, SamplingParams
 from engine_ext.stats import EngineState, EngineStats
 from engine_ext.token_stream import TokenStream
 
@@ -260,7 +260,9 @@ class Engine:
         for name in _PLAIN_FIELDS:
             setattr(native, name, getattr(sampling, name))
         native.seed = random.getrandbits(32) if sampling.seed == RANDOM_SEED else sampling.seed
-        native.set_chain([SAMPLERS.index(name) for name in sampling.samplers])
+        links = [name for name in sampling.samplers if name != ADAPTIVE_P]
+        native.set_chain([SAMPLERS.index(name) for name in links])
+        native.adaptive_p = len(links) < len(sampling.samplers)
         spec = _native.RequestSpec()
         spec.id = self._next_id
         self._next_id += 1

@@ -20,6 +20,9 @@ SAMPLERS: Final = (
 )
 """Links of the chain, in llama-server's default order and in the order of csrc's SamplerKind."""
 
+ADAPTIVE_P: Final = "adaptive_p"
+"""Wherever it stands among `samplers`, it makes the draw at the end of the chain."""
+
 _INT32_MAX: Final = 2**31 - 1
 _MAX_CHAIN: Final = 16
 
@@ -31,6 +34,7 @@ class SamplingParams:
     `top_k` <= 0, `top_p` >= 1, `min_p` <= 0, `typical_p` >= 1, `top_n_sigma` < 0, `xtc_probability`
     <= 0, `repeat_penalty` 1 with zero frequency and presence penalty, `dry_multiplier` 0 and
     `mirostat` 0 are "off". `temperature` <= 0 is greedy. `seed` `RANDOM_SEED` draws one.
+    `adaptive_target` and `adaptive_decay` count where `samplers` names `ADAPTIVE_P`.
     Penalties look at the last `repeat_last_n` tokens, prompt included.
 
     Raises: ValueError, its text beginning with the field's name.
@@ -60,6 +64,8 @@ class SamplingParams:
     mirostat: int = 0
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
     min_keep: int = 0
     samplers: tuple[str, ...] = SAMPLERS
     logit_bias: tuple[tuple[int, float], ...] = ()
@@ -74,7 +80,7 @@ class SamplingParams:
                 raise ValueError(f"{field.name}: must fit 32 bits, but got {value}")
         self._check_ranges()
         for name in self.samplers:
-            if name not in SAMPLERS:
+            if name not in SAMPLERS and name != ADAPTIVE_P:
                 raise ValueError(f"samplers: unknown sampler {name!r}")
         if len(self.samplers) > _MAX_CHAIN:
             raise ValueError(f"samplers: at most {_MAX_CHAIN}, but got {len(self.samplers)}")
@@ -95,6 +101,8 @@ class SamplingParams:
         ):
             if getattr(self, name) < low:
                 raise ValueError(f"{name}: must be >= {low}, but got {getattr(self, name)}")
+        if not 0 <= self.adaptive_decay <= 0.99:
+            raise ValueError(f"adaptive_decay: must be 0 to 0.99, but got {self.adaptive_decay}")
         if self.mirostat not in (0, 1, 2):
             raise ValueError(f"mirostat: must be 0, 1 or 2, but got {self.mirostat}")
         if self.dry_multiplier != 0 and not self.dry_sequence_breakers:

@@ -90,6 +90,7 @@ def _generation_settings(
         n_probs=body.n_probs or 0,
         timings_per_token=bool(body.timings_per_token),
         post_sampling_probs=bool(body.post_sampling_probs),
+        backend_sampling=bool(body.backend_sampling),
     )
 
 

@@ -80,6 +80,7 @@ const char* DeviceSampler::refusal(const RequestSpec& spec, const Sampler& sampl
   if (spec.n_probs > 0 || spec.want_logprob) return "the request asks for logprobs";
   if (spec.logit_bias.size() > kMaxBiases) return "the request has over 4096 logit biases";
   if (params.mirostat != 0) return "the request samples by mirostat";
+  if (params.adaptive_p) return "the request samples by adaptive-p";
   if (sampler.repetition().has_dry()) return "the request has DRY";
   if (std::count(links.begin(), links.end(), SamplerKind::kXtc) > 1) {
     return "the chain has several XTC links";

@@ -29,6 +29,7 @@ void Sampler::reset(const SamplingParams& params, std::span<const LogitBias> bia
   biases_ = biases;
   log_min_p_ = params.min_p > 0.0F ? log_f32(params.min_p) : 0.0F;
   mirostat_ = {params.mirostat_tau, params.mirostat_eta, 2.0F * params.mirostat_tau};
+  adaptive_p_.reset(params.adaptive_target, params.adaptive_decay);
   repetition_.reset(params, breakers, prompt);
   rng_.seed(params.seed);
   plan_chain();
@@ -118,6 +119,15 @@ void Sampler::add_biases() noexcept {
   row_.refresh();
 }
 
+void Sampler::list_all_by_token() noexcept {
+  const float* logits = row_.flatten();
+  for (TokenId token = 0; token < n_vocab_; ++token) {
+    candidates_[token] = {token, logits[token], 0.0F};
+  }
+  list_ = {candidates_.data(), scratch_.data(), n_vocab_, false, true};
+  is_listed_ = true;
+}
+
 bool Sampler::has_finite_logit() const noexcept {
   return (is_listed_ ? max_logit(list_) : row_.max()) > -kInfinity;
 }
@@ -189,6 +199,10 @@ void Sampler::apply_to_list(SamplerKind kind, Mt19937& xtc_rng) noexcept {
 }
 
 TokenId Sampler::draw() noexcept {
+  if (params_.mirostat == 0 && params_.adaptive_p) {
+    if (!is_listed_) list_all_by_token();  // the sums depend on the order
+    return list_.data[adaptive_p_.draw(list_, rng_)].token;
+  }
   if (params_.mirostat == 0 && !is_listed_) {
     row_draw_ = draw_softmax(row_, page_sums_, rng_);
     return row_draw_.token;

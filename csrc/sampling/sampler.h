@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "adaptive_p.h"
 #include "candidates.h"
 #include "dry_breakers.h"
 #include "logit_row.h"
@@ -50,7 +51,10 @@ class Sampler {
   SampleResult sample(const float* logits, std::span<const std::uint32_t> mask = {}) noexcept;
 
   // Appends a token to the text that the penalties see.
-  void accept(TokenId token) noexcept { repetition_.accept(token); }
+  void accept(TokenId token) noexcept {
+    repetition_.accept(token);
+    adaptive_p_.accept(token);
+  }
 
   // After sample() and while its logits exist: the at most n_max best tokens that survived the
   // chain, with their final probabilities, descending. Sorts on demand.
@@ -76,6 +80,7 @@ class Sampler {
   void apply_to_row(SamplerKind kind, Mt19937& xtc_rng) noexcept;
   void apply_to_list(SamplerKind kind, Mt19937& xtc_rng) noexcept;
   void list_all() noexcept;
+  void list_all_by_token() noexcept;
   bool has_finite_logit() const noexcept;
   TokenId draw() noexcept;
 
@@ -88,6 +93,7 @@ class Sampler {
   Mt19937 rng_;
   Mt19937 xtc_rngs_[kMaxChainLength];  // XTC at position i of links_ has a stream of its own
   Mirostat mirostat_{};
+  AdaptiveP adaptive_p_;
   Repetition repetition_;
 
   LogitRow row_;

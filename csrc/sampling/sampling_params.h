@@ -10,7 +10,8 @@ namespace unpaced {
 using TokenId = std::int32_t;
 
 // Links of the chain, in llama-server's default order. Logit bias always comes first and the final
-// draw (distribution or greedy) last; mirostat replaces the chain by {temperature, mirostat}.
+// draw last: from the distribution, or by adaptive-p if asked for. Mirostat replaces all of it by
+// {temperature, mirostat}.
 enum class SamplerKind : std::uint8_t {
   kPenalties = 0,
   kDry,
@@ -52,6 +53,9 @@ struct SamplingParams {
   std::int32_t mirostat = 0;             // 0, 1 or 2
   float mirostat_tau = 5.0F;
   float mirostat_eta = 0.1F;
+  bool adaptive_p = false;  // whether it makes the draw
+  float adaptive_target = -1.0F;
+  float adaptive_decay = 0.9F;
   std::int32_t min_keep = 0;
   std::int32_t n_chain = 9;
   SamplerKind chain[kMaxChainLength] = {

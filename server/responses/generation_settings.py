@@ -25,6 +25,7 @@ class GenerationSettings:
     n_probs: int = 0
     timings_per_token: bool = False
     post_sampling_probs: bool = False
+    backend_sampling: bool = False
 
     def to_json(self, eog_tokens: Sequence[int] = ()) -> dict[str, Any]:
         """As in a response. `eog_tokens` are shown as banned where `ignore_eos` is on."""
@@ -68,8 +69,8 @@ class GenerationSettings:
             "mirostat": s.mirostat,
             "mirostat_tau": _f32(s.mirostat_tau),
             "mirostat_eta": _f32(s.mirostat_eta),
-            "adaptive_target": -1.0,
-            "adaptive_decay": _f32(0.9),
+            "adaptive_target": _f32(s.adaptive_target),
+            "adaptive_decay": _f32(s.adaptive_decay),
             "max_tokens": self.n_predict,
             "n_predict": self.n_predict,
             "n_keep": self.n_keep,
@@ -86,7 +87,7 @@ class GenerationSettings:
             "speculative.types": "none",
             "timings_per_token": self.timings_per_token,
             "post_sampling_probs": self.post_sampling_probs,
-            "backend_sampling": False,
+            "backend_sampling": self.backend_sampling,
             "lora": [],
         }
 

@@ -21,8 +21,11 @@ _BY_LETTER: Final = {
     "m": "min_p",
     "x": "xtc",
     "t": "temperature",
+    "a": "adaptive_p",
 }
-_BY_NAME: Final = {name: name for name in _BY_LETTER.values()} | {
+_BY_NAME: Final = {
+    alias: name for name in _BY_LETTER.values() for alias in (name, name.replace("_", ""))
+} | {
     "top_sigma": "top_n_sigma",
     "nucleus": "top_p",
     "typical_p": "typ_p",

@@ -44,14 +44,15 @@ class SamplingFields(BaseModel):
     mirostat_tau: Annotated[float | None, Real()] = None
     mirostat_eta: Annotated[float | None, Real()] = None
     min_keep: Annotated[int | None, Whole(0, INT32_MAX)] = None
+    adaptive_target: Annotated[float | None, Real(high=1.0)] = None  # below 0: off
+    adaptive_decay: Annotated[float | None, Real(0.0, 0.99, soft=False)] = None
     samplers: Annotated[tuple[str, ...] | None, Chain()] = None
     ignore_eos: Annotated[bool | None, Switch()] = None
     logit_bias: Any = None
+    # The device samples whatever it can without being asked, with the same tokens.
+    backend_sampling: Annotated[bool | None, Switch()] = None
 
     # Known, and not honoured yet.
-    adaptive_target: Annotated[float | None, Real(high=1.0)] = None  # below 0: off
-    adaptive_decay: Annotated[float | None, Real(0.0, 0.99, soft=False)] = None
-    backend_sampling: Annotated[Any, Only((False,), "backend sampling is not supported")] = None
     grammar: Annotated[Any, Only(("",), "grammars are not supported")] = None
     json_schema: Annotated[Any, Only((), "JSON schemas are not supported")] = None
     grammar_lazy: Annotated[Any, Only((False,), "grammars are not supported")] = None
@@ -76,8 +77,6 @@ class SamplingFields(BaseModel):
             changes["seed"] = self.seed & 0xFFFFFFFF
         if self.dry_base is not None and self.dry_base >= 1.0:
             changes["dry_base"] = self.dry_base
-        if self.adaptive_target is not None and self.adaptive_target >= 0:
-            raise invalid_field("adaptive_target", "adaptive sampling is not supported")
         if self.dry_sequence_breakers == ():
             raise invalid_field(
                 "dry_sequence_breakers",

@@ -116,6 +116,20 @@ class SamplingSettings(BaseModel):
     mirostat_ent: Annotated[
         float, Option(("--mirostat-ent",), "mirostat's target entropy, tau", metavar="X")
     ] = 5.0
+    adaptive_target: Annotated[
+        float,
+        Field(le=1),
+        Option(
+            ("--adaptive-target",),
+            "probability that adaptive_p keeps to, where the chain names it; below 0: off",
+            metavar="P",
+        ),
+    ] = -1.0
+    adaptive_decay: Annotated[
+        float,
+        Field(ge=0, le=0.99),
+        Option(("--adaptive-decay",), "how slowly adaptive_p forgets", metavar="X"),
+    ] = 0.9
     logit_bias: Annotated[
         tuple[str, ...],
         Option(
@@ -192,6 +206,8 @@ class SamplingSettings(BaseModel):
             mirostat=self.mirostat,
             mirostat_tau=self.mirostat_ent,
             mirostat_eta=self.mirostat_lr,
+            adaptive_target=self.adaptive_target,
+            adaptive_decay=self.adaptive_decay,
             samplers=chain,
             logit_bias=tuple(parse_bias(entry) for entry in self.logit_bias),
             ignore_eos=self.ignore_eos,

@@ -75,6 +75,13 @@ def with_sampler(rng: np.random.Generator, params: Params, name: str) -> Params:
                 mirostat_tau=pick(1, 3, 5, 9),
                 mirostat_eta=pick(0.05, 0.1, 0.5),
             )
+        case "adaptive_p":
+            return replace(
+                params,
+                adaptive_p=True,
+                adaptive_target=pick(-1, 0, 0.05, 0.3, 0.7, 1, uniform(0, 1)),
+                adaptive_decay=pick(0, 0.5, 0.9, 0.99),
+            )
         case "logit_bias":
             n = int(rng.integers(1, 8))
             return replace(

@@ -43,6 +43,9 @@ class NativeParams(ctypes.Structure):
         ("mirostat", ctypes.c_int32),
         ("mirostat_tau", ctypes.c_float),
         ("mirostat_eta", ctypes.c_float),
+        ("adaptive_p", ctypes.c_bool),
+        ("adaptive_target", ctypes.c_float),
+        ("adaptive_decay", ctypes.c_float),
         ("min_keep", ctypes.c_int32),
         ("n_chain", ctypes.c_int32),
         ("chain", ctypes.c_uint8 * _MAX_CHAIN),
@@ -90,6 +93,9 @@ class Params:
     mirostat: int = 0
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
+    adaptive_p: bool = False
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
     min_keep: int = 0
     samplers: tuple[str, ...] = SAMPLERS
     logit_bias: tuple[tuple[int, float], ...] = ()

@@ -36,7 +36,6 @@ def test_underscores_and_llama_servers_environment_count_too(
         ["--mmproj", "x"],
         ["--models-dir", "x"],
         ["--rpc", "a:1"],
-        ["--adaptive-target", "0.5"],
         ["--draft-max", "3"],
         ["--mcp-servers-json", "{}"],
         ["--log-prompts-dir", "x"],

@@ -31,6 +31,7 @@ SAMPLERS = (
     "dynamic_temperature",
     "mirostat_1",
     "mirostat_2",
+    "adaptive_p",
 )
 
 
@@ -94,6 +95,20 @@ def test_each_sampler_in_the_default_chain_draws_llama_cpps_tokens(name: str) ->
 def test_mixed_chains_draw_llama_cpps_tokens(n_vocab: int, n_sequences: int, scale: float) -> None:
     rng = np.random.default_rng(7 * n_vocab + int(scale))
     sequences = [sequence(rng, mixed(rng, n_vocab), n_vocab, N_TOKENS) for _ in range(n_sequences)]
+    assert_same_tokens(n_vocab, scale, sequences)
+
+
+@pytest.mark.parametrize(
+    ("n_vocab", "n_sequences", "scale"), [(2, 300, 3.0), (33, 500, 3.0), (1024, 300, 2.0)]
+)
+def test_mixed_chains_that_end_in_adaptive_p_draw_llama_cpps_tokens(
+    n_vocab: int, n_sequences: int, scale: float
+) -> None:
+    rng = np.random.default_rng(11 * n_vocab)
+    sequences = [
+        sequence(rng, with_sampler(rng, mixed(rng, n_vocab), "adaptive_p"), n_vocab, N_TOKENS)
+        for _ in range(n_sequences)
+    ]
     assert_same_tokens(n_vocab, scale, sequences)
 
 

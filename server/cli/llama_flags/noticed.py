@@ -97,7 +97,6 @@ NOTICED: Final[list[LlamaFlag]] = [
         "it is so",
         is_quiet=True,
     ),
-    *make_flags("--adaptive-decay N", "adaptive-p is off, so that its decay does nothing"),
     *make_flags(
         """
         -lcs --lookup-cache-static N

@@ -1,17 +1,8 @@
 """Flags that ask for something this server has not: refused, because answers would be others."""
 
-import contextlib
-from dataclasses import replace
 from typing import Final
 
 from server.cli.llama_flags.flag import LlamaFlag, make_flags
-
-
-def _is_negative(value: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return float(value) < 0
-    return False
-
 
 REFUSED: Final[list[LlamaFlag]] = [
     *make_flags(
@@ -101,12 +92,4 @@ REFUSED: Final[list[LlamaFlag]] = [
     ),
     *make_flags("-cl --cache-list", "`hf cache ls` lists downloaded models", is_refused=True),
     *make_flags("--completion-bash", "there is no completion for shells", is_refused=True),
-    *(
-        replace(flag, is_harmless=_is_negative)
-        for flag in make_flags(
-            "--adaptive-target N",
-            "the sampler adaptive-p is not implemented",
-            is_refused=True,
-        )
-    ),
 ]

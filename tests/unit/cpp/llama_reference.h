@@ -38,7 +38,9 @@ class LlamaReference {
     for (std::int32_t i = 0; i < params.n_chain; ++i) {
       add(make(params.chain[i], n_vocab, vocab, params, breakers));
     }
-    add(llama_sampler_init_dist(params.seed));
+    add(params.adaptive_p ? llama_sampler_init_adaptive_p(params.adaptive_target,
+                                                          params.adaptive_decay, params.seed)
+                          : llama_sampler_init_dist(params.seed));
   }
   ~LlamaReference() { llama_sampler_free(chain_); }
   LlamaReference(const LlamaReference&) = delete;
