@@ -45,7 +45,7 @@ def served(server: Server) -> str:
         ({"prompt": PROMPT, "logit_bias": [[10**9, 1]]}, "logit_bias"),
         ({"prompt": PROMPT, "logit_bias": [[-1, False]]}, "logit_bias"),
         ({"prompt": PROMPT, "grammar": "root ::= " + "(" * 20000}, "grammar"),
-        ({"prompt": PROMPT, "backend_sampling": True, "top_k": 10**6}, "backend_sampling"),
+        ({"prompt": PROMPT, "backend_sampling": 1}, "backend_sampling"),
         ({"prompt": PROMPT, "n": 0}, "n"),
         ({"prompt": PROMPT, "dry_multiplier": 1, "dry_sequence_breakers": []},
          "dry_sequence_breakers"),
@@ -90,6 +90,8 @@ def test_extreme_but_legal_values(server: Server, n_vocab: int) -> None:
         {"dry_multiplier": 1e30, "dry_allowed_length": 0, "dry_base": 1e30},
         {"dry_multiplier": 1, "dry_penalty_last_n": 2**31 - 1, "dry_allowed_length": 2**31 - 1},
         {"mirostat": 1, "mirostat_tau": -1},
+        {"samplers": "kpa", "adaptive_target": 0.3},
+        {"backend_sampling": True, "top_k": 10**6},  # aborts llama-server
         {"mirostat": 2, "mirostat_tau": 0, "mirostat_eta": 1e30},
         {"xtc_probability": 1, "xtc_threshold": 0},
         {"top_n_sigma": 0},
