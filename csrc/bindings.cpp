@@ -126,6 +126,11 @@ nb::dict model_info(PyEngine& self) {
   info["suppress_tokens"] = suppress_tokens;
   info["add_eos"] = llama_vocab_get_add_eos(vocab);
   info["eog_tokens"] = eog_tokens;
+  info["fim_prefix"] = llama_vocab_fim_pre(vocab);
+  info["fim_suffix"] = llama_vocab_fim_suf(vocab);
+  info["fim_middle"] = llama_vocab_fim_mid(vocab);
+  info["fim_repo"] = llama_vocab_fim_rep(vocab);
+  info["fim_separator"] = llama_vocab_fim_sep(vocab);
   info["chat_template"] =
       chat_template == nullptr ? nb::object(nb::none()) : nb::object(nb::bytes(chat_template));
   return info;

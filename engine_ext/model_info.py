@@ -9,7 +9,8 @@ class ModelInfo:
     """The loaded model.
 
     `n_ctx` is one slot's; `size_bytes` the tensors' size. `suppress_tokens` are never generated: a
-    key of the file says so.
+    key of the file says so. `fim_*` are the tokens of fill-in-the-middle prompts, -1 where the
+    vocabulary has none.
     """
 
     path: Path
@@ -31,6 +32,11 @@ class ModelInfo:
     add_eos: bool
     eog_tokens: frozenset[int]
     suppress_tokens: tuple[int, ...]
+    fim_prefix: int = -1
+    fim_suffix: int = -1
+    fim_middle: int = -1
+    fim_repo: int = -1
+    fim_separator: int = -1
     chat_template: str | None
     bos_piece: str
     eos_piece: str

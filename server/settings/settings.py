@@ -17,6 +17,7 @@ from server.settings.http import HttpSettings
 from server.settings.limits import LimitSettings
 from server.settings.log import LogSettings
 from server.settings.model import ModelSettings
+from server.settings.page import PageSettings
 from server.settings.sampling import SamplingSettings
 from server.settings.sources import EnvironmentSource, FileSource
 from server.settings.threads import ThreadSettings
@@ -26,6 +27,7 @@ class Settings(
     LogSettings,
     LimitSettings,
     AccessSettings,
+    PageSettings,
     HttpSettings,
     SamplingSettings,
     ThreadSettings,
