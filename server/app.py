@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -15,13 +15,37 @@ from server.errors import ApiError, handle_error, unavailable
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import LiveCollector, Metrics
 from server.middleware import RequestMiddleware
-from server.routes import chat, completions, health, metrics, models, predict, tokens, unserved
+from server.routes import (
+    chat,
+    completions,
+    health,
+    infill,
+    metrics,
+    models,
+    predict,
+    tokenizer_info,
+    tokens,
+    unserved,
+)
+from server.routes.page import add_page
 from server.settings import Settings
 from server.state import Phase, ServerState
 from server.vertex import VertexAi
 
 if TYPE_CHECKING:
     from engine_ext import Engine
+
+_ROUTES: Final = (
+    chat,
+    completions,
+    health,
+    infill,
+    metrics,
+    models,
+    tokenizer_info,
+    tokens,
+    unserved,
+)
 
 
 def create_app(engine: "Engine", settings: Settings) -> FastAPI:
@@ -43,13 +67,13 @@ def create_app(engine: "Engine", settings: Settings) -> FastAPI:
     app.add_middleware(RequestMiddleware, state=state)
     for error in (ApiError, HTTPException, Exception):
         app.add_exception_handler(error, handle_error)
-    modules = (chat, completions, health, metrics, models, tokens, unserved)
-    routers = [module.router for module in modules]
+    routers = [module.router for module in _ROUTES]
     vertex = VertexAi.from_environment()
     if vertex is not None:
         routers.append(predict.make_router(vertex, tuple(routers)))
     for router in routers:
         app.include_router(router, prefix=settings.api_prefix)
+    add_page(app, settings)
     return app
 
 

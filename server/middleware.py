@@ -19,9 +19,9 @@ from server.request_record import RequestRecord, open_record
 from server.state import Phase, ServerState
 
 # Answered in every phase.
-_ALWAYS: Final = frozenset({"/health/live", "/health/ready", "/metrics", "/"})
+_ALWAYS: Final = frozenset({"/health/live", "/health/ready", "/metrics", "/", "/index.html"})
 # Answered without an API key.
-_PUBLIC: Final = frozenset({"/health", "/v1/health", "/health/live", "/health/ready", "/"})
+_PUBLIC: Final = frozenset({"/health", "/v1/health", "/health/live", "/health/ready", "/", "/index.html"})
 _OTHER: Final = "other"
 
 

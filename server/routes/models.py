@@ -96,7 +96,7 @@ async def props(request: Request) -> Response:
         "endpoint_slots": False,
         "endpoint_props": settings.props,
         "endpoint_metrics": settings.metrics,
-        "ui": False,
+        "ui": settings.ui,
         "ui_settings": {},
         "chat_template": model.chat_template or "",
         "bos_token": model.bos_piece,

@@ -19,8 +19,9 @@ async def tokenize(request: Request) -> Response:
     """`content` (text, or a list of text and ids) to token ids, with their text if asked for."""
     body = await read_object(request)
     engine = state_of(request).engine
-    content = body.get("content")
-    add_special = _switch(body, "add_special", False)
+    content, add_special = body.get("content"), _switch(body, "add_special", False)
+    if content is None and "prompt" in body:  # vLLM's names, which lm-eval uses
+        content, add_special = body["prompt"], _switch(body, "add_special_tokens", True)
     parse_special = _switch(body, "parse_special", True)
     with_pieces = _switch(body, "with_pieces", False)
     tokens: list[int] = []
@@ -55,7 +56,7 @@ async def detokenize(request: Request) -> Response:
         if not 0 <= token < len(pieces):
             raise invalid(f"Field 'tokens': {token} is no token of this model", param="tokens")
     text = b"".join(pieces[token] for token in tokens).decode(errors="replace")
-    return _json({"content": text})
+    return _json({"content": text, "prompt": text})  # the second name is vLLM's
 
 
 def _switch(body: dict[str, Any], name: str, default: bool) -> bool:
