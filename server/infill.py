@@ -73,9 +73,7 @@ def _check_body(body: dict[str, Any]) -> list[dict[str, Any]]:
         raise _bad_extra('"input_extra" must be an array of {"filename": string, "text": string}')
     for chunk in extra:
         if not isinstance(chunk, dict) or not isinstance(chunk.get("text"), str):
-            raise _bad_extra(
-                'extra_context chunk must contain a "text" field with a string value'
-            )
+            raise _bad_extra('extra_context chunk must contain a "text" field with a string value')
         if not isinstance(chunk.get("filename", ""), str):
             raise _bad_extra('extra_context chunk\'s "filename" field must be a string')
     return extra

@@ -21,7 +21,7 @@ from server.state import Phase, ServerState
 # Answered in every phase.
 _ALWAYS: Final = frozenset({"/health/live", "/health/ready", "/metrics", "/", "/index.html"})
 # Answered without an API key.
-_PUBLIC: Final = frozenset({"/health", "/v1/health", "/health/live", "/health/ready", "/", "/index.html"})
+_PUBLIC: Final = _ALWAYS - {"/metrics"} | {"/health", "/v1/health"}
 _OTHER: Final = "other"
 
 

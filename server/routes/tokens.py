@@ -56,7 +56,7 @@ async def detokenize(request: Request) -> Response:
         if not 0 <= token < len(pieces):
             raise invalid(f"Field 'tokens': {token} is no token of this model", param="tokens")
     text = b"".join(pieces[token] for token in tokens).decode(errors="replace")
-    return _json({"content": text, "prompt": text})  # the second name is vLLM's
+    return _json({"content": text})
 
 
 def _switch(body: dict[str, Any], name: str, default: bool) -> bool:
