@@ -68,8 +68,12 @@ async def test_long_code_is_cut_where_it_is_far_from_the_gap() -> None:
     body = {"input_prefix": "a" * 99 + "b", "input_suffix": "c" + "d" * 99}
     prompt = await prompt_of(fim_engine(), body, batch_size=40)
     assert prompt == [BOS, PRE, *b"a" * 29, *b"b", SUF, *b"c", *b"d" * 7, MID]
-    body: dict[str, Any] = {"input_prefix": "a", "input_suffix": "z", "input_extra": [{"text": "e" * 500}]}
-    prompt = await prompt_of(fim_engine(n_ctx=100), body, batch_size=40, n_predict=20)
+    crowded: dict[str, Any] = {
+        "input_prefix": "a",
+        "input_suffix": "z",
+        "input_extra": [{"text": "e" * 500}],
+    }
+    prompt = await prompt_of(fim_engine(n_ctx=100), crowded, batch_size=40, n_predict=20)
     assert prompt == [*b"e" * 20, BOS, PRE, *b"a", SUF, *b"z", MID]
 
 
