@@ -3,6 +3,7 @@
 #include <ggml.h>
 #include <llama.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -151,6 +152,8 @@ nb::dict counters(PyEngine& self) {
   values["n_requests_failed"] = c.n_requests_failed.get();
   values["n_slots_active"] = c.n_slots_active.get();
   values["n_waiting"] = c.n_waiting.get();
+  values["n_cache_bytes"] = c.n_cache_bytes.get();
+  values["n_cache_states"] = c.n_cache_states.get();
   values["n_ring_full"] = c.n_ring_full.get();
   values["n_event_writes"] = self.get().decode_thread().reader_wakeup().n_writes();
   return values;
@@ -211,6 +214,11 @@ void bind_config(nb::module_& m) {
       .def_rw("n_batch", &EngineConfig::n_batch)
       .def_rw("n_ubatch", &EngineConfig::n_ubatch)
       .def_rw("n_slots", &EngineConfig::n_slots)
+      .def_rw("kv_unified", &EngineConfig::kv_unified)
+      .def_rw("context_shift", &EngineConfig::context_shift)
+      .def_rw("slot_similarity", &EngineConfig::slot_similarity)
+      .def_rw("cache_bytes_max", &EngineConfig::cache_bytes_max)
+      .def_rw("cache_idle_slots", &EngineConfig::cache_idle_slots)
       .def_rw("n_waiting_max", &EngineConfig::n_waiting_max)
       .def_rw("n_threads", &EngineConfig::n_threads)
       .def_rw("n_threads_batch", &EngineConfig::n_threads_batch)
@@ -306,6 +314,10 @@ void bind_request(nb::module_& m) {
       .def_rw("post_sampling_probs", &RequestSpec::post_sampling_probs)
       .def_rw("prompt_logprobs", &RequestSpec::prompt_logprobs)
       .def_rw("cache_prompt", &RequestSpec::cache_prompt)
+      .def_rw("id_slot", &RequestSpec::id_slot)
+      .def_rw("n_cache_reuse", &RequestSpec::n_cache_reuse)
+      .def_rw("n_keep", &RequestSpec::n_keep)
+      .def_rw("n_discard", &RequestSpec::n_discard)
       .def(
           "set_stop",
           [](RequestSpec& self, const PyStopStrings& stops) {
@@ -319,6 +331,23 @@ void bind_request(nb::module_& m) {
             self.logit_bias.push_back({.token = token, .bias = bias});
           },
           "token"_a, "bias"_a);
+}
+
+void bind_slot_action(nb::module_& m) {
+  nb::class_<SlotAction>(m, "SlotAction")
+      .def(
+          "__init__",
+          [](SlotAction* self, RequestId id, int kind, std::int32_t slot) {
+            if (kind < 0 || kind > static_cast<int>(SlotActionKind::kErase)) {
+              throw nb::value_error("kind: unknown");
+            }
+            new (self)
+                SlotAction{.id = id, .kind = static_cast<SlotActionKind>(kind), .slot = slot};
+          },
+          "id"_a, "kind"_a, "slot"_a)
+      .def_ro("id", &SlotAction::id)
+      .def_ro("n_tokens", &SlotAction::n_tokens)
+      .def_ro("succeeded", &SlotAction::succeeded);
 }
 
 void bind_event(nb::module_& m) {
@@ -341,7 +370,18 @@ void bind_event(nb::module_& m) {
       .def_prop_ro("n_prompt", [](const E& e) { return e.record.prompt.n_prompt; })
       .def_prop_ro("n_cached", [](const E& e) { return e.record.prompt.n_cached; })
       .def_prop_ro("n_processed", [](const E& e) { return e.record.prompt.n_processed; })
-      .def_prop_ro("n_cells", [](const E& e) { return e.record.finished.n_cells; })
+      .def_prop_ro("n_idle_saved", [](const E& e) { return e.record.prompt.n_idle_saved; })
+      .def_prop_ro("updated_cache", [](const E& e) { return e.record.prompt.updated_cache != 0; })
+      .def_prop_ro("n_shifts",
+                   [](const E& e) {
+                     return e.record.kind == EventKind::kFinished ? e.record.finished.n_shifts
+                                                                  : e.record.token.n_shifts;
+                   })
+      .def_prop_ro("n_cells",
+                   [](const E& e) {
+                     return e.record.kind == EventKind::kFinished ? e.record.finished.n_cells
+                                                                  : e.record.token.n_cells;
+                   })
       .def_prop_ro("status", [](const E& e) { return e.record.finished.status; })
       .def_prop_ro("top_logprobs", &alternatives_of,
                    nb::sig("def top_logprobs(self) -> list[tuple[int, float]]"));
@@ -363,6 +403,34 @@ void bind_engine(nb::module_& m) {
       .def(
           "cancel", [](PyEngine& self, RequestId id) { return self.get().cancel(id); },
           "request_id"_a)
+      .def(
+          "act",
+          [](PyEngine& self, std::shared_ptr<SlotAction> action) {
+            return self.get().submit(action);
+          },
+          "action"_a)
+      .def(
+          "write_slot_file",
+          [](PyEngine& self, const std::shared_ptr<SlotAction>& action,
+             const std::string& directory, const std::string& name) {
+            const nb::gil_scoped_release release;
+            return self.get().write_slot_file(*action, directory, name);
+          },
+          "action"_a, "directory"_a, "name"_a)
+      .def(
+          "read_slot_file",
+          [](PyEngine& self, const std::shared_ptr<SlotAction>& action,
+             const std::string& directory, const std::string& name) {
+            const nb::gil_scoped_release release;
+            return self.get().read_slot_file(*action, directory, name);
+          },
+          "action"_a, "directory"_a, "name"_a)
+      .def(
+          "n_cells",
+          [](PyEngine& self, std::int32_t slot) {
+            return self.get().decode_thread().n_cells(slot);
+          },
+          "slot"_a)
       .def("drain", &PyEngine::drain, nb::sig("def drain(self) -> list[TokenEvent]"))
       .def("park", &PyEngine::park)
       .def("acknowledge",
@@ -452,6 +520,7 @@ NB_MODULE(_native, m) {
       [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);
   bind_config(m);
   bind_request(m);
+  bind_slot_action(m);
   bind_event(m);
   bind_engine(m);
 }

@@ -34,8 +34,10 @@ struct alignas(128) Counters {
   Counter n_requests_failed;  // non-finite logits, llama_decode errors, exceptions
   Counter n_slots_active;
   Counter n_waiting;
-  Counter n_ring_full;   // times the decode thread had to wait for the reader
-  Counter last_step_us;  // steady clock: the heartbeat
+  Counter n_cache_bytes;   // of slot states in host memory
+  Counter n_cache_states;  // their number
+  Counter n_ring_full;     // times the decode thread had to wait for the reader
+  Counter last_step_us;    // steady clock: the heartbeat
 };
 
 }  // namespace unpaced

@@ -1,26 +1,16 @@
 #include "decode_thread.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <exception>
-
-#include "common_prefix.h"
-#include "cpu_affinity.h"
-#include "heap_reserve.h"
-#include "log_sink.h"
 
 namespace unpaced {
 namespace {
 
-// Many times what llama_decode was seen to need at once beside its buffers.
-constexpr std::size_t kHeapBytes = 16UL << 20U;
-
 // Room for every request that can be submitted and a cancel for each.
 std::size_t command_capacity(const DecodeThreadOptions& options) {
-  return std::bit_ceil(2 * static_cast<std::size_t>(options.n_slots + options.n_waiting_max) + 2);
+  return std::bit_ceil(2 * static_cast<std::size_t>(options.n_slots + options.n_waiting_max) +
+                       static_cast<std::size_t>(options.n_actions_max) + 2);
 }
 
 }  // namespace
@@ -31,20 +21,28 @@ DecodeThread::DecodeThread(const DecodeThreadOptions& options)
       events_(options.n_events),
       publisher_(events_, reader_wakeup_, space_wakeup_, stop_, counters_),
       slots_(static_cast<std::size_t>(options.n_slots)),
-      waiting_(static_cast<std::size_t>(options.n_slots + options.n_waiting_max)) {
+      waiting_(static_cast<std::size_t>(options.n_slots + options.n_waiting_max)),
+      keeper_(options.keeper, counters_),
+      n_slot_cells_(static_cast<std::size_t>(options.n_slots)) {
+  actions_.reserve(static_cast<std::size_t>(options.n_actions_max));
   for (std::int32_t i = 0; i < options.n_slots; ++i) slots_[static_cast<std::size_t>(i)].id = i;
 }
 
 DecodeThread::~DecodeThread() { stop(); }
 
-void DecodeThread::start(StepperFactory make_stepper) {
-  state_.store(EngineState::kLoading, std::memory_order_release);
-  thread_ = std::thread([this, make = std::move(make_stepper)] { run(make); });
-}
-
 bool DecodeThread::submit(RequestSpec* spec) noexcept {
   if (state() != EngineState::kReady) return false;
   if (!commands_.try_push({.request_id = spec->id, .spec = spec, .kind = CommandKind::kSubmit})) {
+    return false;
+  }
+  command_wakeup_.notify();
+  return true;
+}
+
+bool DecodeThread::submit(SlotAction* action) noexcept {
+  if (state() != EngineState::kReady) return false;
+  if (!commands_.try_push(
+          {.request_id = action->id, .action = action, .kind = CommandKind::kSlotAction})) {
     return false;
   }
   command_wakeup_.notify();
@@ -65,82 +63,18 @@ std::size_t DecodeThread::drain(TokenEvent* out, std::size_t max) noexcept {
   return n;
 }
 
-void DecodeThread::stop() noexcept {
-  // release: pairs with the acquire loads in loop() and EventPublisher::push().
-  stop_.store(true, std::memory_order_release);
-  command_wakeup_.notify();
-  space_wakeup_.notify();
-  if (thread_.joinable()) thread_.join();
-}
-
-EngineState DecodeThread::state() const noexcept {
-  // acquire: what the thread wrote before it changed the state (n_ctx, error) is visible.
-  return state_.load(std::memory_order_acquire);
-}
-
-std::int64_t DecodeThread::heartbeat_age_us() const noexcept {
-  if (state() != EngineState::kReady) return 0;
-  // acquire: pairs with park(), which stamps the heartbeat before it stops sleeping.
-  if (sleeping_.load(std::memory_order_acquire)) return 0;
-  const auto last = static_cast<std::int64_t>(counters_.last_step_us.get());
-  return std::max<std::int64_t>(0, steady_us() - last);
-}
-
-std::string DecodeThread::error() const {
-  while (error_lock_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-  std::string copy = error_;
-  error_lock_.clear(std::memory_order_release);
-  return copy;
-}
-
-void DecodeThread::record_error(const char* what) noexcept {
-  while (error_lock_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-  try {
-    error_ = what;
-  } catch (...) {
-    error_.clear();  // out of memory: the finish reason still tells that it failed
-  }
-  error_lock_.clear(std::memory_order_release);
-}
-
-void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
-  // Inherited by the threads that the factory makes: ggml's workers.
-  pthread_setname_np(pthread_self(), "ggml");
-  try {
-    stepper_ = make_stepper();
-    for (Slot& slot : slots_) slot.cells.reserve(static_cast<std::size_t>(stepper_->n_ctx()) + 1);
-    pthread_setname_np(pthread_self(), "decode");
-    reserve_heap(kHeapBytes);
-    // After the factory: threads it made must not inherit this one's single core.
-    if (!options_.cores.empty() && !pin_calling_thread(options_.cores)) {
-      std::fputs("unpaced: the decode thread could not be pinned\n", stderr);
-    }
-    counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
-    n_ctx_.store(stepper_->n_ctx(), std::memory_order_release);
-    set_abort_context(&DecodeThread::describe_for_abort, this);
-    state_.store(EngineState::kReady, std::memory_order_release);
-    publisher_.flush();
-    loop();
-    set_abort_context(nullptr, nullptr);
-    stepper_.reset();
-    state_.store(EngineState::kStopped, std::memory_order_release);
-  } catch (const std::exception& e) {
-    record_error(e.what());
-    stepper_.reset();
-    state_.store(EngineState::kFailed, std::memory_order_release);
-  } catch (...) {
-    record_error("unknown exception");
-    stepper_.reset();
-    state_.store(EngineState::kFailed, std::memory_order_release);
-  }
-  publisher_.flush();
+std::int32_t DecodeThread::n_cells(std::int32_t slot) const noexcept {
+  const auto i = static_cast<std::size_t>(slot);
+  return i < n_slot_cells_.size() ? static_cast<std::int32_t>(n_slot_cells_[i].get()) : 0;
 }
 
 void DecodeThread::loop() {
   // acquire: pairs with stop().
   while (!stop_.load(std::memory_order_acquire)) {
     drain_commands();
+    run_actions();
     admit();
+    publish_cells();
     if (n_active() > 0) {
       step();
     } else {
@@ -164,6 +98,13 @@ void DecodeThread::drain_commands() noexcept {
       case CommandKind::kCancel:
         on_cancel(command.request_id);
         break;
+      case CommandKind::kSlotAction:
+        if (actions_.size() < actions_.capacity()) {
+          actions_.push_back(command.action);
+        } else {
+          publisher_.acted(*command.action, FinishReason::kStopped);
+        }
+        break;
     }
   }
 }
@@ -181,31 +122,56 @@ void DecodeThread::on_cancel(RequestId id) noexcept {
   }
 }
 
-Slot* DecodeThread::choose_slot(const RequestSpec& spec) noexcept {
-  Slot* best = nullptr;
-  std::size_t best_prefix = 0;
-  for (Slot& slot : slots_) {
-    if (slot.active()) continue;
-    const std::size_t prefix =
-        spec.cache_prompt ? common_prefix_length(slot.cells, spec.prompt) : 0;
-    if (best == nullptr || prefix > best_prefix ||
-        (prefix == best_prefix && slot.last_used_step < best->last_used_step)) {
-      best = &slot;
-      best_prefix = prefix;
+void DecodeThread::run_actions() noexcept {
+  for (std::size_t i = 0; i < actions_.size();) {
+    SlotAction& action = *actions_[i];
+    Slot& slot = slots_[static_cast<std::size_t>(action.slot)];
+    if (slot.active()) {
+      ++i;
+      continue;
     }
+    actions_.erase(actions_.begin() + static_cast<std::ptrdiff_t>(i));
+    act(slot, action);
   }
-  return best;
+}
+
+void DecodeThread::act(Slot& slot, SlotAction& action) noexcept {
+  settle();
+  FinishReason reason = FinishReason::kNone;
+  try {
+    SlotKeeper::act(*stepper_, slot, action);
+  } catch (const std::exception& e) {
+    record_error(e.what());
+    reason = FinishReason::kException;
+  } catch (...) {
+    record_error("unknown exception");
+    reason = FinishReason::kException;
+  }
+  publish_cells();
+  publisher_.acted(action, reason);
 }
 
 void DecodeThread::admit() noexcept {
-  while (RequestSpec* spec = waiting_.front()) {
-    Slot* slot = choose_slot(*spec);
-    if (slot == nullptr) break;
-    waiting_.pop();
-    begin(*slot, spec);
+  for (std::size_t i = 0; i < waiting_.size();) {
+    RequestSpec* spec = waiting_.at(i);
+    const SlotChoice choice = choose_slot(slots_, *spec, options_.slot_similarity);
+    if (choice.slot != nullptr) {
+      waiting_.take(i);
+      begin(choice, spec);
+    } else if (spec->id_slot < 0) {
+      break;  // every slot is busy
+    } else {
+      ++i;  // only the slot it wants is
+    }
   }
   counters_.n_waiting.set(waiting_.size());
   counters_.n_slots_active.set(static_cast<std::uint64_t>(n_active()));
+}
+
+void DecodeThread::publish_cells() noexcept {
+  for (const Slot& slot : slots_) {
+    n_slot_cells_[static_cast<std::size_t>(slot.id)].set(slot.cells.size());
+  }
 }
 
 void DecodeThread::settle() noexcept {
@@ -219,18 +185,21 @@ void DecodeThread::settle() noexcept {
   }
 }
 
-void DecodeThread::begin(Slot& slot, RequestSpec* spec) noexcept {
+void DecodeThread::begin(const SlotChoice& choice, RequestSpec* spec) noexcept {
   settle();
+  Slot& slot = *choice.slot;
   slot.spec = spec;
   slot.phase = SlotPhase::kPrefill;
   slot.n_decoded = 0;
+  slot.n_shifts = 0;
   slot.next_token = -1;
   slot.next_sequence_number = 0;
   counters_.n_requests_started.add(1);
   try {
+    const Takeover takeover = keeper_.make_way(*stepper_, slots_, choice, *spec);
     const std::int32_t n_cached = stepper_->begin(slot);
     counters_.n_tokens_cached.add(static_cast<std::uint64_t>(n_cached));
-    publisher_.started(slot, n_cached);
+    publisher_.started(slot, n_cached, takeover);
   } catch (const std::exception& e) {
     record_error(e.what());
     stepper_->forget(slot);
@@ -306,27 +275,13 @@ void DecodeThread::finish_all(FinishReason reason) noexcept {
     waiting_.pop();
     publisher_.refused(spec, reason);
   }
+  for (const SlotAction* action : actions_) publisher_.acted(*action, reason);
+  actions_.clear();
 }
 
 std::int32_t DecodeThread::n_active() const noexcept {
   return static_cast<std::int32_t>(
       std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.active(); }));
-}
-
-int DecodeThread::describe_for_abort(const void* self, char* text, int size) {
-  // The aborting thread may be any of ggml's; the slots are read as they are, for a last message.
-  const auto* thread = static_cast<const DecodeThread*>(self);
-  int n = std::snprintf(text, static_cast<std::size_t>(size), "unpaced: at step %llu:",
-                        static_cast<unsigned long long>(thread->counters_.n_steps.get()));
-  for (const Slot& slot : thread->slots_) {
-    const RequestSpec* spec = slot.spec;
-    if (spec == nullptr || n >= size) continue;
-    n += std::snprintf(text + n, static_cast<std::size_t>(size - n),
-                       " [slot %d: request %llu, %d cells, %d tokens decoded]", slot.id,
-                       static_cast<unsigned long long>(spec->id), slot.n_cells(), slot.n_decoded);
-  }
-  if (n < size) n += std::snprintf(text + n, static_cast<std::size_t>(size - n), "\n");
-  return std::min(n, size - 1);
 }
 
 }  // namespace unpaced

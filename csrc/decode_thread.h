@@ -15,6 +15,8 @@
 #include "records.h"
 #include "request_queue.h"
 #include "slot.h"
+#include "slot_action.h"
+#include "slot_keeper.h"
 #include "spsc_ring.h"
 #include "stepper.h"
 #include "wakeup.h"
@@ -26,7 +28,10 @@ enum class EngineState : std::uint8_t { kNew = 0, kLoading, kReady, kFailed, kSt
 struct DecodeThreadOptions {
   std::int32_t n_slots = 1;
   std::int32_t n_waiting_max = 64;  // requests submitted but not yet in a slot
-  std::size_t n_events = 4096;      // capacity of the token ring, a power of two
+  std::int32_t n_actions_max = 16;  // slot actions submitted but not yet done
+  float slot_similarity = 0.1F;     // see choose_slot
+  SlotKeeperOptions keeper;
+  std::size_t n_events = 4096;  // capacity of the token ring, a power of two
   // Tokens that come faster than this share a wake-up of the front end. Microseconds; 0: every step
   // wakes it.
   std::int64_t wake_interval_us = 0;
@@ -50,6 +55,9 @@ class DecodeThread {
   // caller's. True: the spec is on loan until the request's kFinished event, which is sure to come
   // unless the engine is stopped first.
   [[nodiscard]] bool submit(RequestSpec* spec) noexcept;
+  // Front end only, likewise. The action waits until its slot is idle; nobody else gets the slot
+  // before. False: too many wait, or the engine is not ready.
+  [[nodiscard]] bool submit(SlotAction* action) noexcept;
   // Front end only. An unknown or finished id is ignored. False: the command ring is full, try
   // again.
   [[nodiscard]] bool cancel(RequestId id) noexcept;
@@ -63,6 +71,8 @@ class DecodeThread {
   // Any thread but the decode thread. Ends every request, joins, frees the model. Idempotent.
   void stop() noexcept;
 
+  // Any thread. Tokens that the slot's KV held after the last step; 0 for a slot there is not.
+  [[nodiscard]] std::int32_t n_cells(std::int32_t slot) const noexcept;
   // Any thread.
   [[nodiscard]] EngineState state() const noexcept;
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
@@ -84,9 +94,11 @@ class DecodeThread {
   void loop();
   void drain_commands() noexcept;
   void on_cancel(RequestId id) noexcept;
+  void run_actions() noexcept;
+  void act(Slot& slot, SlotAction& action) noexcept;
   void admit() noexcept;
-  void begin(Slot& slot, RequestSpec* spec) noexcept;
-  [[nodiscard]] Slot* choose_slot(const RequestSpec& spec) noexcept;
+  void begin(const SlotChoice& choice, RequestSpec* spec) noexcept;
+  void publish_cells() noexcept;
   void settle() noexcept;
   void step() noexcept;
   // True if the reader may learn of this step's tokens together with the next step's: that one is
@@ -113,6 +125,9 @@ class DecodeThread {
   EventPublisher publisher_;
   std::vector<Slot> slots_;
   RequestQueue waiting_;
+  SlotKeeper keeper_;
+  std::vector<SlotAction*> actions_;   // those whose slot is busy, in order
+  std::vector<Counter> n_slot_cells_;  // by slot id
   std::int64_t last_wakeup_us_ = 0;
   std::unique_ptr<Stepper> stepper_;
   mutable std::atomic_flag error_lock_;  // taken only where something has already gone wrong

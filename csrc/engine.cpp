@@ -12,6 +12,10 @@ namespace {
 DecodeThreadOptions options_of(const EngineConfig& config) {
   return {.n_slots = config.n_slots,
           .n_waiting_max = config.n_waiting_max,
+          .slot_similarity = config.slot_similarity,
+          .keeper = {.cache_bytes_max = config.cache_bytes_max,
+                     .cache_idle_slots = config.cache_idle_slots,
+                     .clear_idle_slots = config.kv_unified},
           .wake_interval_us = config.wake_interval_us,
           .cores = config.decode_cores};
 }
@@ -37,6 +41,7 @@ void Engine::start() {
     pieces_ = std::make_shared<const TokenPieces>(*vocabulary_, false);
     pieces_special_ = std::make_shared<const TokenPieces>(*vocabulary_, true);
     llama_model_ = model->get();
+    model_identity_ = model->identity();
     // The decode thread's counters are its own: this lambda runs on it.
     return make_stepper(std::move(model), config_, decode_thread_.counters(), decode_loop_);
   });
@@ -50,6 +55,7 @@ void Engine::stop() noexcept {
     decode_thread_.stop();
   }
   on_loan_.clear();
+  actions_.clear();
 }
 
 bool Engine::submit(std::unique_ptr<RequestSpec> spec) {
@@ -67,6 +73,33 @@ bool Engine::submit(std::unique_ptr<RequestSpec> spec) {
   return false;
 }
 
+bool Engine::submit(const std::shared_ptr<SlotAction>& action) {
+  if (action->slot < 0 || action->slot >= config_.n_slots) {
+    throw std::invalid_argument("slot: there is none of this number");
+  }
+  if (actions_.size() >= static_cast<std::size_t>(DecodeThreadOptions{}.n_actions_max) ||
+      !decode_thread_.submit(action.get())) {
+    return false;
+  }
+  actions_.emplace(action->id, action);
+  return true;
+}
+
+std::size_t Engine::write_slot_file(const SlotAction& action, const std::string& directory,
+                                    const std::string& name) const {
+  return unpaced::write_slot_file(directory, name, action.state, model_identity_);
+}
+
+std::size_t Engine::read_slot_file(SlotAction& action, const std::string& directory,
+                                   const std::string& name) const {
+  const SlotFileLimits limits{.model = model_identity_,
+                              .n_vocab = vocabulary().n_tokens(),
+                              .n_ctx = decode_thread_.n_ctx()};
+  std::size_t n_bytes = 0;
+  action.state = unpaced::read_slot_file(directory, name, limits, n_bytes);
+  return n_bytes;
+}
+
 void Engine::check(const RequestSpec& spec) const {
   const std::int32_t n_vocab = vocabulary().n_tokens();
   if (spec.prompt.empty()) throw std::invalid_argument("prompt: is empty");
@@ -77,6 +110,10 @@ void Engine::check(const RequestSpec& spec) const {
   }
   for (const TokenId token : spec.prompt) check_token(token, n_vocab, "prompt");
   for (const LogitBias& bias : spec.logit_bias) check_token(bias.token, n_vocab, "logit_bias");
+  if (spec.id_slot < -1) throw std::invalid_argument("id_slot: must be -1 or a slot's number");
+  if (spec.n_cache_reuse < 0 || spec.n_keep < -1 || spec.n_discard < 0) {
+    throw std::invalid_argument("n_keep, n_discard, n_cache_reuse: must not be negative");
+  }
   if (spec.n_probs < 0 || spec.n_probs > n_vocab) {
     throw std::invalid_argument("n_probs: must be from 0 to the vocabulary's size");
   }
@@ -88,7 +125,8 @@ void Engine::check(const RequestSpec& spec) const {
 std::size_t Engine::drain(TokenEvent* out, std::size_t max) noexcept {
   const std::size_t n = decode_thread_.drain(out, max);
   for (std::size_t i = 0; i < n; ++i) {
-    if (out[i].kind == EventKind::kFinished) on_loan_.erase(out[i].request_id);
+    if (out[i].kind != EventKind::kFinished) continue;
+    if (on_loan_.erase(out[i].request_id) == 0) actions_.erase(out[i].request_id);
   }
   return n;
 }

@@ -12,6 +12,8 @@
 #include "decode_thread.h"
 #include "engine_config.h"
 #include "model.h"
+#include "slot_action.h"
+#include "slot_file.h"
 #include "stop_strings.h"
 #include "task_thread.h"
 #include "vocabulary.h"
@@ -34,6 +36,9 @@ class Engine {
   // the native side must not see. False: too many requests, or not ready.
   [[nodiscard]] bool submit(std::unique_ptr<RequestSpec> spec);
   [[nodiscard]] bool cancel(RequestId id) noexcept { return decode_thread_.cancel(id); }
+  // The action's kFinished event says that it is done. False: too many wait, or not ready. Throws
+  // std::invalid_argument if there is no such slot.
+  [[nodiscard]] bool submit(const std::shared_ptr<SlotAction>& action);
   // Up to `max` events; frees the specs of finished requests.
   [[nodiscard]] std::size_t drain(TokenEvent* out, std::size_t max) noexcept;
   [[nodiscard]] DecodeThread& decode_thread() noexcept { return decode_thread_; }
@@ -49,6 +54,11 @@ class Engine {
   // std::invalid_argument.
   [[nodiscard]] std::shared_ptr<const StopStrings> make_stop_strings(
       std::span<const std::string> stops, bool special, std::vector<TokenId> preserved) const;
+  // Any thread, once ready; throw SlotFileError. See slot_file.h.
+  [[nodiscard]] std::size_t write_slot_file(const SlotAction& action, const std::string& directory,
+                                            const std::string& name) const;
+  [[nodiscard]] std::size_t read_slot_file(SlotAction& action, const std::string& directory,
+                                           const std::string& name) const;
   [[nodiscard]] const Vocabulary& vocabulary() const;
   [[nodiscard]] const TokenPieces& token_pieces(bool special) const;
   // Of the loaded model; constant while the engine is ready.
@@ -69,6 +79,8 @@ class Engine {
   std::shared_ptr<const TokenPieces> pieces_special_;
   const llama_model* llama_model_ = nullptr;
   DecodeLoopReport decode_loop_;
+  std::uint64_t model_identity_ = 0;
+  std::unordered_map<RequestId, std::shared_ptr<SlotAction>> actions_;
   std::unordered_map<RequestId, std::unique_ptr<RequestSpec>> on_loan_;
   DecodeThread decode_thread_;  // last: its thread uses the others
 };

@@ -15,6 +15,12 @@ struct EngineConfig {
   std::int32_t n_batch = 2048;
   std::int32_t n_ubatch = 512;  // also the prefill chunk, after which commands are looked at
   std::int32_t n_slots = 1;
+  // All slots share the n_ctx cells, each may have them all; else each has its part.
+  bool kv_unified = false;
+  bool context_shift = false;        // a full slot drops old tokens instead of ending the request
+  float slot_similarity = 0.1F;      // see choose_slot
+  std::int64_t cache_bytes_max = 0;  // see SlotKeeperOptions
+  bool cache_idle_slots = true;      // likewise
   std::int32_t n_waiting_max = 64;
   std::int32_t n_threads = 1;
   std::int32_t n_threads_batch = 1;

@@ -41,11 +41,13 @@ void EventPublisher::push(const TokenEvent& event) noexcept {
   }
 }
 
-void EventPublisher::started(Slot& slot, std::int32_t n_cached) noexcept {
+void EventPublisher::started(Slot& slot, std::int32_t n_cached, const Takeover& takeover) noexcept {
   TokenEvent event = make(slot, EventKind::kStarted);
   event.prompt = {.n_prompt = static_cast<std::int32_t>(slot.spec->prompt.size()),
                   .n_cached = n_cached,
-                  .n_processed = n_cached};
+                  .n_processed = n_cached,
+                  .n_idle_saved = takeover.n_idle,
+                  .updated_cache = takeover.updated ? 1 : 0};
   push(event);
 }
 
@@ -53,20 +55,27 @@ void EventPublisher::prefilled(Slot& slot, std::int32_t n_cached) noexcept {
   TokenEvent event = make(slot, EventKind::kPrefill);
   event.prompt = {.n_prompt = static_cast<std::int32_t>(slot.spec->prompt.size()),
                   .n_cached = n_cached,
-                  .n_processed = slot.n_cells()};
+                  .n_processed = slot.n_cells(),
+                  .n_idle_saved = 0,
+                  .updated_cache = 0};
   push(event);
 }
 
 void EventPublisher::token(Slot& slot, TokenId token, float logprob) noexcept {
   TokenEvent event = make(slot, EventKind::kToken);
-  event.token = {.token = token, .logprob = logprob, .n_decoded = slot.n_decoded};
+  event.token = {.token = token,
+                 .logprob = logprob,
+                 .n_decoded = slot.n_decoded,
+                 .n_cells = slot.n_cells(),
+                 .n_shifts = slot.n_shifts};
   push(event);
 }
 
 void EventPublisher::prompt_logprob(Slot& slot, TokenId token, std::int32_t index,
                                     float logprob) noexcept {
   TokenEvent event = make(slot, EventKind::kPromptLogprob);
-  event.token = {.token = token, .logprob = logprob, .n_decoded = index};
+  event.token = {
+      .token = token, .logprob = logprob, .n_decoded = index, .n_cells = 0, .n_shifts = 0};
   push(event);
 }
 
@@ -84,7 +93,10 @@ void EventPublisher::logprobs(Slot& slot, const TokenLogprob* pairs, std::int32_
 void EventPublisher::finished(Slot& slot, FinishReason reason, std::int32_t status) noexcept {
   TokenEvent event = make(slot, EventKind::kFinished);
   event.finish_reason = reason;
-  event.finished = {.n_decoded = slot.n_decoded, .n_cells = slot.n_cells(), .status = status};
+  event.finished = {.n_decoded = slot.n_decoded,
+                    .n_cells = slot.n_cells(),
+                    .status = status,
+                    .n_shifts = slot.n_shifts};
   counters_.n_requests_finished.add(1);
   if (reason == FinishReason::kCancelled) counters_.n_requests_cancelled.add(1);
   if (is_error(reason)) counters_.n_requests_failed.add(1);
@@ -94,13 +106,23 @@ void EventPublisher::finished(Slot& slot, FinishReason reason, std::int32_t stat
   push(event);
 }
 
+void EventPublisher::acted(const SlotAction& action, FinishReason reason) noexcept {
+  TokenEvent event{};
+  event.request_id = action.id;
+  event.t_us = steady_us();
+  event.slot = static_cast<std::uint16_t>(action.slot);
+  event.kind = EventKind::kFinished;
+  event.finish_reason = reason;
+  push(event);
+}
+
 void EventPublisher::refused(RequestSpec* spec, FinishReason reason) noexcept {
   TokenEvent event{};
   event.request_id = spec->id;
   event.t_us = steady_us();
   event.kind = EventKind::kFinished;
   event.finish_reason = reason;
-  event.finished = {.n_decoded = 0, .n_cells = 0, .status = 0};
+  event.finished = {.n_decoded = 0, .n_cells = 0, .status = 0, .n_shifts = 0};
   counters_.n_requests_finished.add(1);
   if (reason == FinishReason::kCancelled) counters_.n_requests_cancelled.add(1);
   push(event);

@@ -7,7 +7,9 @@
 #include "counters.h"
 #include "records.h"
 #include "slot.h"
+#include "slot_action.h"
 #include "spsc_ring.h"
+#include "takeover.h"
 #include "wakeup.h"
 
 namespace unpaced {
@@ -23,7 +25,7 @@ class EventPublisher {
                  const std::atomic<bool>& stop, Counters& counters) noexcept
       : ring_(ring), reader_(reader), space_(space), stop_(stop), counters_(counters) {}
 
-  void started(Slot& slot, std::int32_t n_cached) noexcept;
+  void started(Slot& slot, std::int32_t n_cached, const Takeover& takeover = {}) noexcept;
   void prefilled(Slot& slot, std::int32_t n_cached) noexcept;
   void token(Slot& slot, TokenId token, float logprob) noexcept;
   // Logprob of prompt[index], given the tokens before it.
@@ -34,6 +36,9 @@ class EventPublisher {
   void finished(Slot& slot, FinishReason reason, std::int32_t status = 0) noexcept;
   // Ends a request that never had a slot.
   void refused(RequestSpec* spec, FinishReason reason) noexcept;
+
+  // Only event of a slot action: its loan ends.
+  void acted(const SlotAction& action, FinishReason reason) noexcept;
 
   // Wakes the reader if it sleeps.
   void flush() noexcept {

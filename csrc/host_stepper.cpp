@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "chunk_reuse.h"
 #include "common_prefix.h"
+#include "context_shift.h"
 #include "masked_draw.h"
 #include "prompt_logprob_rows.h"
 #include "token_outcome.h"
@@ -12,6 +14,7 @@ namespace unpaced {
 namespace {
 
 // llama_decode's documented return values (llama.h).
+constexpr std::int32_t kNoCells = 1;
 constexpr std::int32_t kDecodeAborted = 2;
 
 }  // namespace
@@ -22,6 +25,7 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
       counters_(counters),
       n_chunk_(std::max(config.n_slots + 1, std::min(config.n_batch, config.n_ubatch))),
       n_swa_(llama_model_n_swa(model_->get())),
+      kv_unified_(config.kv_unified),
       batch_(n_chunk_),
       share_batch_(n_chunk_),
       shares_(static_cast<std::size_t>(config.n_slots)),
@@ -43,8 +47,7 @@ std::int32_t HostStepper::begin(Slot& slot) {
   std::int32_t n_cached = 0;
   if (spec.cache_prompt && !spec.prompt_logprobs) {
     // The last prompt token is always computed: its logits are the first token's.
-    n_cached = std::min(static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt)),
-                        n_prompt - 1);
+    n_cached = std::min(reuse_cells(slot), n_prompt - 1);
   }
   // A sliding window has already dropped the cells before pos_min; what needs them cannot be
   // reused.
@@ -64,6 +67,57 @@ std::int32_t HostStepper::begin(Slot& slot) {
   return n_cached;
 }
 
+std::int32_t HostStepper::reuse_cells(Slot& slot) {
+  const RequestSpec& spec = *slot.spec;
+  auto n_past = static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt));
+  if (spec.n_cache_reuse <= 0 || !model_->can_shift()) return n_past;
+  const llama_memory_t memory = llama_get_memory(model_->context());
+  for_each_reusable_chunk(slot.cells, spec.prompt, n_past, spec.n_cache_reuse,
+                          [&](const ReusableChunk& chunk) {
+                            llama_memory_seq_rm(memory, slot.id, chunk.to, chunk.from);
+                            llama_memory_seq_add(memory, slot.id, chunk.from, chunk.from + chunk.n,
+                                                 chunk.to - chunk.from);
+                            n_past += chunk.n;
+                          });
+  return n_past;
+}
+
+void HostStepper::shift_context(Slot& slot) noexcept {
+  const ContextShift shift =
+      plan_context_shift(*slot.spec, slot.n_cells(), n_ctx(), model_->adds_bos());
+  const std::int32_t end = shift.n_keep + shift.n_discard;
+  const llama_memory_t memory = llama_get_memory(model_->context());
+  llama_memory_seq_rm(memory, slot.id, shift.n_keep, end);
+  llama_memory_seq_add(memory, slot.id, end, slot.n_cells(), -shift.n_discard);
+  slot.cells.erase(slot.cells.begin() + shift.n_keep, slot.cells.begin() + end);
+  ++slot.n_shifts;
+}
+
+std::size_t HostStepper::state_bytes(const Slot& slot) {
+  return llama_state_seq_get_size(model_->context(), slot.id);
+}
+
+bool HostStepper::copy_state(const Slot& slot, std::span<std::byte> to) {
+  return llama_state_seq_get_data(model_->context(), reinterpret_cast<std::uint8_t*>(to.data()),
+                                  to.size(), slot.id) == to.size();
+}
+
+bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
+  forget(slot);
+  const std::span<const std::byte> bytes = state.bytes();
+  const std::size_t n_read = llama_state_seq_set_data(
+      model_->context(), reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(),
+      slot.id);
+  const llama_memory_t memory = llama_get_memory(model_->context());
+  const auto n_tokens = static_cast<std::int32_t>(state.tokens.size());
+  if (n_read != bytes.size() || n_tokens > n_ctx() ||
+      llama_memory_seq_pos_max(memory, slot.id) + 1 != n_tokens) {
+    return false;
+  }
+  slot.cells = state.tokens;
+  return true;
+}
+
 void HostStepper::forget(Slot& slot) noexcept {
   llama_memory_seq_rm(llama_get_memory(model_->context()), slot.id, -1, -1);
   slot.cells.clear();
@@ -76,7 +130,13 @@ void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
 
 void HostStepper::build_batch(std::span<Slot> slots) noexcept {
   batch_.clear();
-  for (Slot& slot : slots) share_of(slot) = {};
+  for (Slot& slot : slots) {
+    share_of(slot) = {};
+    const bool is_full = slot.n_cells() + 1 >= n_ctx();
+    if (slot.phase == SlotPhase::kDecode && is_full && model_->shifts_context()) {
+      shift_context(slot);
+    }
+  }
   for (Slot& slot : slots) {
     if (slot.phase == SlotPhase::kDecode) add_decode(slot);
   }
@@ -111,7 +171,7 @@ void HostStepper::add_prefill(Slot& slot) noexcept {
 }
 
 void HostStepper::run_batch(std::span<Slot> slots, EventPublisher& events) {
-  const std::int32_t status = llama_decode(model_->context(), batch_.get());
+  const std::int32_t status = decode(batch_, slots);
   if (status == kDecodeAborted) return;  // stop() was called; the loop ends the requests
   if (status == 0) {
     for (Slot& slot : slots) {
@@ -120,17 +180,33 @@ void HostStepper::run_batch(std::span<Slot> slots, EventPublisher& events) {
     return;
   }
   for (Slot& slot : slots) {
-    if (share_of(slot).n > 0) run_share(slot, events);
+    if (share_of(slot).n > 0) run_share(slot, slots, events);
   }
 }
 
-void HostStepper::run_share(Slot& slot, EventPublisher& events) {
+std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots) {
+  for (;;) {
+    const std::int32_t status = llama_decode(model_->context(), batch.get());
+    if (status != kNoCells || !kv_unified_ || !purge_idle(slots)) return status;
+  }
+}
+
+bool HostStepper::purge_idle(std::span<Slot> slots) noexcept {
+  for (Slot& slot : slots) {
+    if (slot.active() || slot.cells.empty()) continue;
+    forget(slot);
+    return true;
+  }
+  return false;
+}
+
+void HostStepper::run_share(Slot& slot, std::span<Slot> slots, EventPublisher& events) {
   Share& share = share_of(slot);
   // The failed batch may have left some of its tokens in the KV.
   llama_memory_seq_rm(llama_get_memory(model_->context()), slot.id, slot.n_cells(), -1);
   share_batch_.copy(batch_, share.first, share.n);
   share.first = 0;
-  const std::int32_t status = llama_decode(model_->context(), share_batch_.get());
+  const std::int32_t status = decode(share_batch_, slots);
   if (status == kDecodeAborted) return;
   if (status == 0) {
     collect(slot, events);

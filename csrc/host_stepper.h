@@ -22,6 +22,9 @@ class HostStepper final : public Stepper {
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
   void forget(Slot& slot) noexcept override;
+  [[nodiscard]] std::size_t state_bytes(const Slot& slot) override;
+  [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override;
+  [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
 
   // The slot's sampler, for a stepper that draws in its place.
   [[nodiscard]] Sampler& sampler(const Slot& slot) noexcept {
@@ -38,13 +41,22 @@ class HostStepper final : public Stepper {
   [[nodiscard]] Share& share_of(const Slot& slot) noexcept {
     return shares_[static_cast<std::size_t>(slot.id)];
   }
+  // Tokens of the prompt that the slot's cells hold already, moved to where they belong.
+  [[nodiscard]] std::int32_t reuse_cells(Slot& slot);
+  // A full slot drops the older part of its tokens.
+  void shift_context(Slot& slot) noexcept;
   void build_batch(std::span<Slot> slots) noexcept;
   void add_decode(Slot& slot) noexcept;
   void add_prefill(Slot& slot) noexcept;
   // llama_decode of the whole batch; where that fails, of each slot's share alone, so that one
   // request's failure is not another's. Ends the requests that fail.
   void run_batch(std::span<Slot> slots, EventPublisher& events);
-  void run_share(Slot& slot, EventPublisher& events);
+  void run_share(Slot& slot, std::span<Slot> slots, EventPublisher& events);
+  // llama_decode's status. Where the cells that all slots share run out, idle slots lose theirs
+  // one after the other until the batch fits.
+  [[nodiscard]] std::int32_t decode(const TokenBatch& batch, std::span<Slot> slots);
+  // False: no idle slot has cells.
+  [[nodiscard]] bool purge_idle(std::span<Slot> slots) noexcept;
   // After a successful decode of the slot's share: its cells, its events, its next token.
   void collect(Slot& slot, EventPublisher& events);
   void collect_prompt_logprobs(Slot& slot, EventPublisher& events);
@@ -57,6 +69,7 @@ class HostStepper final : public Stepper {
   Counters& counters_;
   const std::int32_t n_chunk_;
   const std::int32_t n_swa_;
+  const bool kv_unified_;
   TokenBatch batch_;
   TokenBatch share_batch_;
   std::vector<Share> shares_;         // by slot id

@@ -3,6 +3,7 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <stdexcept>
 
@@ -62,6 +63,27 @@ ggml_threadpool* new_threadpool(const EngineConfig& config, int n_threads) {
   return pool;
 }
 
+// FNV-1a.
+std::uint64_t identity_of(const llama_model* model, const EngineConfig& config) {
+  std::string text;
+  const auto add = [&text](const auto& value) { text += std::to_string(value) + ';'; };
+  std::array<char, 512> value{};
+  for (std::int32_t i = 0; i < llama_model_meta_count(model); ++i) {
+    llama_model_meta_key_by_index(model, i, value.data(), value.size());
+    text.append(value.data()).push_back('=');
+    llama_model_meta_val_str_by_index(model, i, value.data(), value.size());
+    text.append(value.data()).push_back(';');
+  }
+  add(llama_model_n_params(model));
+  add(llama_model_size(model));
+  add(llama_vocab_n_tokens(llama_model_get_vocab(model)));
+  add(config.cache_type_k);
+  add(config.cache_type_v);
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
 }  // namespace
 
 void ThreadpoolDeleter::operator()(ggml_threadpool* pool) const noexcept {
@@ -101,6 +123,7 @@ void Model::load(const EngineConfig& config, LoadProgress& progress) {
   vocab_ = llama_model_get_vocab(model_.get());
   n_vocab_ = llama_vocab_n_tokens(vocab_);
   if (n_vocab_ <= 0) throw_load_error("no vocabulary in model", config.model_path);
+  identity_ = identity_of(model_.get(), config);
   eog_.resize(static_cast<std::size_t>(n_vocab_));
   for (std::int32_t id = 0; id < n_vocab_; ++id) {
     eog_[static_cast<std::size_t>(id)] = llama_vocab_is_eog(vocab_, id) ? 1 : 0;
@@ -113,6 +136,7 @@ void Model::make_context(const EngineConfig& config) {
   params.n_batch = static_cast<std::uint32_t>(config.n_batch);
   params.n_ubatch = static_cast<std::uint32_t>(std::min(config.n_batch, config.n_ubatch));
   params.n_seq_max = static_cast<std::uint32_t>(config.n_slots);
+  params.kv_unified = config.kv_unified;
   params.n_outputs_max =
       static_cast<std::uint32_t>(std::min(config.n_batch, config.n_slots + kPromptLogprobRows));
   params.n_threads = config.n_threads;
@@ -127,6 +151,8 @@ void Model::make_context(const EngineConfig& config) {
   if (!context_) throw_load_error("cannot make a context for model", config.model_path);
   n_ctx_slot_ = std::min(static_cast<std::int32_t>(llama_n_ctx_seq(context_.get())),
                          llama_model_n_ctx_train(model_.get()));
+  can_shift_ = llama_memory_can_shift(llama_get_memory(context_.get()));
+  shifts_context_ = config.context_shift && can_shift_;
 }
 
 void Model::make_threads(const EngineConfig& config) {

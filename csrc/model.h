@@ -42,6 +42,14 @@ class Model {
   [[nodiscard]] std::int32_t n_vocab() const noexcept { return n_vocab_; }
   // Cells of one slot: what its sequence may hold, never more than the model was trained for.
   [[nodiscard]] std::int32_t n_ctx_slot() const noexcept { return n_ctx_slot_; }
+  // Same for two loads of one model with the same type of KV cache, different else: a hash of the
+  // model's metadata, sizes and types.
+  [[nodiscard]] std::uint64_t identity() const noexcept { return identity_; }
+  // True if a full slot makes room instead of ending its request.
+  [[nodiscard]] bool shifts_context() const noexcept { return shifts_context_; }
+  // True if cells can be given other positions.
+  [[nodiscard]] bool can_shift() const noexcept { return can_shift_; }
+  [[nodiscard]] bool adds_bos() const noexcept { return llama_vocab_get_add_bos(vocab_); }
   [[nodiscard]] bool is_eog(TokenId token) const noexcept {
     return eog_[static_cast<std::size_t>(token)] != 0;
   }
@@ -61,6 +69,9 @@ class Model {
   const llama_vocab* vocab_ = nullptr;
   std::int32_t n_vocab_ = 0;
   std::int32_t n_ctx_slot_ = 0;
+  std::uint64_t identity_ = 0;
+  bool can_shift_ = false;
+  bool shifts_context_ = false;
   std::vector<std::uint8_t> eog_;
 };
 

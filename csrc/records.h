@@ -11,8 +11,9 @@ namespace unpaced {
 
 using RequestId = std::uint64_t;
 struct RequestSpec;  // request.h
+struct SlotAction;   // slot_action.h
 
-enum class CommandKind : std::uint8_t { kSubmit = 0, kCancel };
+enum class CommandKind : std::uint8_t { kSubmit = 0, kCancel, kSlotAction };
 
 // Front end -> decode thread.
 struct alignas(64) Command {
@@ -20,6 +21,7 @@ struct alignas(64) Command {
   // kSubmit only. On loan to the decode thread until the request's kFinished event; the front end
   // owns it and frees it (free() may lock).
   RequestSpec* spec;
+  SlotAction* action;  // kSlotAction only; on loan in the same way
   CommandKind kind;
 };
 
@@ -29,7 +31,7 @@ enum class EventKind : std::uint8_t {
   kToken,        // one decoded token
   kLogprobs,  // up to kPairsPerEvent (token, logprob) pairs; they precede the kToken they belong to
   kPromptLogprob,  // logprob of one prompt token, given those before it (echo); pairs precede it
-  kFinished,       // last event of a request
+  kFinished,       // last event of a request, only one of a slot action
 };
 
 enum class FinishReason : std::uint8_t {
@@ -74,21 +76,27 @@ struct alignas(64) TokenEvent {
       TokenId token;
       float logprob;           // of the sampled token, where asked for
       std::int32_t n_decoded;  // tokens decoded so far, this one included
+      std::int32_t n_cells;    // tokens the slot's KV holds, this one not among them
+      std::int32_t n_shifts;   // context shifts so far
     } token;                   // kToken, kPromptLogprob
     struct {
       std::int32_t n_prompt;
       std::int32_t n_cached;     // prompt tokens reused from the slot's KV
       std::int32_t n_processed;  // prompt tokens in the KV now, cached ones included
-    } prompt;                    // kStarted, kPrefill
+      // kStarted: what became of the slots' contents, see Takeover.
+      std::int32_t n_idle_saved;
+      std::int32_t updated_cache;
+    } prompt;  // kStarted, kPrefill
     struct {
       std::int32_t n_pairs;
       TokenLogprob pair[kPairsPerEvent];
     } logprobs;  // kLogprobs
     struct {
       std::int32_t n_decoded;
-      std::int32_t n_cells;  // tokens the slot's KV holds
-      std::int32_t status;   // kDecodeFailed: llama_decode's return value
-    } finished;              // kFinished
+      std::int32_t n_cells;   // tokens the slot's KV holds
+      std::int32_t status;    // kDecodeFailed: llama_decode's return value
+      std::int32_t n_shifts;  // context shifts: the beginning is no longer in the KV
+    } finished;               // kFinished
   };
 };
 static_assert(sizeof(Command) == 64 && std::is_trivially_copyable_v<Command>);

@@ -34,6 +34,10 @@ struct RequestSpec {
   bool post_sampling_probs = false;  // probabilities after the chain instead of logprobs before it
   bool prompt_logprobs = false;      // kPromptLogprob events; turns prompt reuse off
   bool cache_prompt = true;          // reuse the slot's common prefix
+  std::int32_t id_slot = -1;         // the slot it wants, modulo their number; -1: any
+  std::int32_t n_cache_reuse = 0;    // reuse moved chunks of at least so many tokens; 0: never
+  std::int32_t n_keep = 0;           // what a context shift keeps of the beginning; -1: the prompt
+  std::int32_t n_discard = 0;        // what it drops after that; 0: half
 };
 
 }  // namespace unpaced

@@ -25,6 +25,11 @@ class RequestQueue {
     return specs_.empty() ? nullptr : specs_.front();
   }
   void pop() noexcept { specs_.erase(specs_.begin()); }
+  // By place in the queue, from 0.
+  [[nodiscard]] RequestSpec* at(std::size_t i) const noexcept { return specs_[i]; }
+  void take(std::size_t i) noexcept {
+    specs_.erase(specs_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
   // Takes the request out of the queue; nullptr: it is not there.
   [[nodiscard]] RequestSpec* remove(RequestId id) noexcept {
     const auto it = std::find_if(specs_.begin(), specs_.end(),

@@ -22,6 +22,7 @@ struct Slot {
   std::int32_t n_decoded = 0;
   // Sampled but not yet in the KV: the next step's input.
   TokenId next_token = -1;
+  std::int32_t n_shifts = 0;  // context shifts of this request
   std::uint32_t next_sequence_number = 0;
   // Step at which the last request ended: the longest idle slot is taken first.
   std::uint64_t last_used_step = 0;

@@ -3,11 +3,13 @@
 // on the GPU.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "event_publisher.h"
 #include "slot.h"
+#include "slot_state.h"
 
 namespace unpaced {
 
@@ -38,6 +40,25 @@ class Stepper {
 
   // The slot's KV is of no use any more (an error left it in doubt).
   virtual void forget(Slot& slot) noexcept = 0;
+
+  // Of an idle slot, after settle(). Bytes of its state; 0: this stepper cannot copy it.
+  [[nodiscard]] virtual std::size_t state_bytes(const Slot& slot) {
+    static_cast<void>(slot);
+    return 0;
+  }
+  // `to`: state_bytes(slot) bytes. False: it failed.
+  [[nodiscard]] virtual bool copy_state(const Slot& slot, std::span<std::byte> to) {
+    static_cast<void>(slot);
+    static_cast<void>(to);
+    return false;
+  }
+  // The state takes the place of all that the slot holds. False: it does not fit this model or the
+  // free cells, and what the slot holds is in doubt.
+  [[nodiscard]] virtual bool restore_state(Slot& slot, const SlotState& state) {
+    static_cast<void>(slot);
+    static_cast<void>(state);
+    return false;
+  }
 };
 
 }  // namespace unpaced

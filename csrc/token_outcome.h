@@ -25,7 +25,7 @@ inline void publish_token(Slot& slot, TokenId token, float logprob, const Model&
     events.finished(slot, FinishReason::kStopString);
   } else if (max_tokens >= 0 && slot.n_decoded >= max_tokens) {
     events.finished(slot, FinishReason::kTokenLimit);
-  } else if (slot.n_cells() + 1 >= model.n_ctx_slot()) {
+  } else if (slot.n_cells() + 1 >= model.n_ctx_slot() && !model.shifts_context()) {
     events.finished(slot, FinishReason::kContextLimit);
   }
 }

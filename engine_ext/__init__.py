@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine_ext.errors import EngineBusy as EngineBusy
     from engine_ext.errors import EngineError as EngineError
     from engine_ext.errors import ModelLoadError as ModelLoadError
+    from engine_ext.errors import SlotFileError as SlotFileError
     from engine_ext.events import EventKind as EventKind
     from engine_ext.events import FinishReason as FinishReason
     from engine_ext.model_info import ModelInfo as ModelInfo
@@ -45,6 +46,7 @@ _HOMES = {
     "Request": "request",
     "SAMPLERS": "sampling_params",
     "SamplingParams": "sampling_params",
+    "SlotFileError": "errors",
     "TokenEvent": "_native",
     "TokenStream": "token_stream",
     "set_native_log": "native_log",

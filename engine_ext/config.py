@@ -11,8 +11,14 @@ CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_
 class EngineConfig:
     """How to load and run a model. Counts are tokens unless they say otherwise.
 
-    `n_ctx` is shared by all slots; 0: the model's training context. `n_batch` is kept for
-    llama-server's sake: a step never computes more than `n_ubatch` tokens, so that cancel is seen.
+    `n_ctx` is shared by all slots; 0: the model's training context. `kv_unified`: each slot may
+    have all of it, as long as there are cells; else each has an equal part. `context_shift`: a full
+    slot drops the older half of its tokens instead of ending its request. `slot_similarity`: a slot
+    that holds more than this fraction of a prompt is preferred to the one unused for longest.
+    `cache_bytes_max`: host memory for the states of slots that were taken over; -1: no limit, 0:
+    none is kept. `cache_idle_slots`: idle slots go there when another one gets to work.
+    `n_batch` is kept for llama-server's sake: a step never computes more than `n_ubatch` tokens, so
+    that cancel is seen.
     `n_threads` -1: one a physical core this process may use, less one for the front end.
     `n_threads_batch` -1: as `n_threads` where that is given, else one a physical core.
     `n_gpu_layers` -1: all where the build is for a GPU; 0: none, and a GPU build runs without one.
@@ -31,6 +37,11 @@ class EngineConfig:
     n_batch: int = 2048
     n_ubatch: int = 512
     n_slots: int = 1
+    kv_unified: bool = False
+    context_shift: bool = False
+    slot_similarity: float = 0.1
+    cache_bytes_max: int = 0
+    cache_idle_slots: bool = True
     n_waiting_max: int = 64
     n_threads: int = -1
     n_threads_batch: int = -1
@@ -56,6 +67,8 @@ class EngineConfig:
             ("n_ubatch", 1),
             ("n_slots", 1),
             ("n_waiting_max", 0),
+            ("cache_bytes_max", -1),
+            ("slot_similarity", 0),
             ("poll", 0),
             ("wake_interval_us", 0),
         ):

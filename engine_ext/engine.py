@@ -19,6 +19,7 @@ from engine_ext.model_info import ModelInfo
 from engine_ext.placement import Placement, place
 from engine_ext.request import Request
 from engine_ext.sampling_params import ADAPTIVE_P, RANDOM_SEED, SAMPLERS, SamplingParams
+from engine_ext.slots import Slots
 from engine_ext.stats import EngineState, EngineStats
 from engine_ext.token_stream import TokenStream
 
@@ -72,6 +73,7 @@ class Engine:
         )
         self._native = _native.Engine(_native_config(config, self._placement))
         self._streams: dict[int, TokenStream] = {}
+        self.slots = Slots(self._native, config.n_slots, self._streams, self._new_id)
         self._next_id = 1
         self._breakers: dict[tuple[str, ...], _native.DryBreakers] = {}
         self._stops: dict[_StopKey, _native.StopStrings] = {}
@@ -229,6 +231,10 @@ class Engine:
         if stop and key not in self._stops:
             await asyncio.to_thread(self._stop_strings, key)
 
+    def _new_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
     def _cancel(self, request_id: int) -> None:
         if request_id in self._streams and not self._native.cancel(request_id):
             # The command ring is full: the decode thread will have emptied it a step later.
@@ -264,8 +270,7 @@ class Engine:
         native.set_chain([SAMPLERS.index(name) for name in links])
         native.adaptive_p = len(links) < len(sampling.samplers)
         spec = _native.RequestSpec()
-        spec.id = self._next_id
-        self._next_id += 1
+        spec.id = self._new_id()
         spec.prompt = list(request.prompt)
         spec.sampling = native
         for token, bias in sampling.logit_bias:
@@ -282,10 +287,11 @@ class Engine:
         spec.want_logprob = request.n_probs > 0 or request.prompt_logprobs
         spec.post_sampling_probs = request.post_sampling_probs
         spec.prompt_logprobs = request.prompt_logprobs
-        spec.cache_prompt = request.cache_prompt
         if request.stop:
             key = (request.stop, request.special, request.preserved_tokens)
             spec.set_stop(self._stop_strings(key))
+        for name in ("cache_prompt", "id_slot", "n_cache_reuse", "n_keep", "n_discard"):
+            setattr(spec, name, getattr(request, name))
         return spec
 
     def _dry_breakers(self, breakers: tuple[str, ...]) -> _native.DryBreakers:
@@ -377,6 +383,11 @@ def _native_config(config: EngineConfig, placement: Placement) -> _native.Engine
         "n_batch",
         "n_ubatch",
         "n_slots",
+        "kv_unified",
+        "context_shift",
+        "slot_similarity",
+        "cache_bytes_max",
+        "cache_idle_slots",
         "n_waiting_max",
         "n_gpu_layers",
         "require_device",

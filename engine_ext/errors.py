@@ -15,3 +15,7 @@ class EngineBuildError(EngineError):
 
 class ModelLoadError(EngineError):
     """The model file could not be loaded; the text names it and says why."""
+
+
+class SlotFileError(EngineError):
+    """A file cannot be a slot's state, or cannot be written; the text is for the client."""

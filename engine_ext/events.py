@@ -7,17 +7,27 @@ class EventKind(IntEnum):
     """What a `TokenEvent` says."""
 
     STARTED = 0
-    """The request has its slot; `n_prompt` and `n_cached` are known."""
+    """The request has its slot; `n_prompt`, `n_cached`, `n_idle_saved`, `updated_cache` are known.
+
+    `n_idle_saved`: idle slots whose state went to host memory; `updated_cache`: this slot's did, or
+    was looked for there.
+    """
     PREFILL = 1
     """A prefill chunk is done: `n_processed` of `n_prompt` tokens are in the KV."""
     TOKEN = 2
-    """One decoded token: `token`, `n_decoded`, and where asked for `logprob`, `top_logprobs`."""
+    """One decoded token: `token`, `n_decoded`, and where asked for `logprob`, `top_logprobs`.
+
+    `n_cells`: tokens in the slot's KV, this one not among them; `n_shifts`: context shifts so far.
+    """
     LOGPROBS = 3
     """Internal: folded into the event that follows."""
     PROMPT_LOGPROB = 4
     """Logprob of prompt token number `n_decoded`, given the tokens before it."""
     FINISHED = 5
-    """Last event of a request: `finish_reason`, `n_decoded`, `n_cells`, `status`."""
+    """Last event of a request: `finish_reason`, `n_decoded`, `n_cells`, `status`, `n_shifts`.
+
+    It is also the only event of a slot action.
+    """
 
 
 class FinishReason(IntEnum):

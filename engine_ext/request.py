@@ -17,7 +17,10 @@ class Request:
     the end of the context; 0 computes the prompt only. `n_probs`: this many best alternatives with
     every token, as natural logarithms of the plain softmax of the logits, or, with
     `post_sampling_probs`, as probabilities after the chain. `prompt_logprobs`: the same for every
-    prompt token but the first. `cache_prompt`: reuse the prefix that the slot still holds.
+    prompt token but the first. `cache_prompt`: reuse the prefix that the slot still holds;
+    `n_cache_reuse`: also chunks of at least so many tokens further on (0: none). `id_slot`: the
+    slot to wait for, modulo their number; -1: any. `n_keep`, `n_discard`: tokens of the beginning
+    that a context shift keeps (-1: the prompt) and the number it drops after them (0: half).
 
     `stop`: whole UTF-8 characters, at most MAX_STOP_BYTES together. The token after which the
     answer's bytes hold one of them is the last one, and is published. Control tokens have no text
@@ -34,6 +37,10 @@ class Request:
     stop: tuple[bytes, ...] = ()
     special: bool = False
     preserved_tokens: tuple[int, ...] = ()
+    n_cache_reuse: int = 0
+    id_slot: int = -1
+    n_keep: int = 0
+    n_discard: int = 0
 
     def __post_init__(self) -> None:
         if not -1 <= self.max_tokens < 2**31:
@@ -42,3 +49,6 @@ class Request:
             raise ValueError(f"n_probs: must be >= 0, but got {self.n_probs}")
         if sum(map(len, self.stop)) > MAX_STOP_BYTES:
             raise ValueError(f"stop: must be at most {MAX_STOP_BYTES} bytes together")
+        for name, low in (("n_cache_reuse", 0), ("id_slot", -1), ("n_keep", -1), ("n_discard", 0)):
+            if not low <= getattr(self, name) < 2**31:
+                raise ValueError(f"{name}: must be >= {low}, but got {getattr(self, name)}")

@@ -36,6 +36,9 @@ class EngineStats:
     n_requests_failed: int
     n_slots_active: int
     n_waiting: int
+    n_cache_bytes: int
+    """Slot states in host memory."""
+    n_cache_states: int
     n_ring_full: int
     """Times the decode thread had to wait for the reader of the token ring."""
     n_event_writes: int

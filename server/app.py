@@ -23,12 +23,14 @@ from server.routes import (
     metrics,
     models,
     predict,
+    slots,
     tokenizer_info,
     tokens,
     unserved,
 )
 from server.routes.page import add_page
 from server.settings import Settings
+from server.slot_table import SlotTable
 from server.state import Phase, ServerState
 from server.vertex import VertexAi
 
@@ -42,6 +44,7 @@ _ROUTES: Final = (
     infill,
     metrics,
     models,
+    slots,
     tokenizer_info,
     tokens,
     unserved,
@@ -95,6 +98,7 @@ def _make_state(engine: "Engine", settings: Settings) -> ServerState:
         engine=engine,
         settings=settings,
         admission=admission,
+        slots=SlotTable(settings.n_slots),
         metrics=counters,
         llamacpp=LlamacppMetrics(counters, admission),
         fingerprint=f"b1-{build.llama_commit[:7]}",

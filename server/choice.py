@@ -30,12 +30,14 @@ class Choice:
         request: Request,
         writer: ChoiceWriter,
         *,
+        on_start: Callable[["Choice", "TokenEvent"], None],
         on_end: Callable[["Choice"], None],
         arrived_us: int,
     ) -> None:
         self._engine = engine
-        self._ticket = ticket
+        self.ticket = ticket
         self._request = request
+        self._on_start = on_start
         self._on_end = on_end
         self._stream: TokenStream | None = None
         self._is_drained = False
@@ -56,7 +58,7 @@ class Choice:
 
     async def submit(self) -> None:
         """Wait for a slot, then hand the sequence to the engine. Raises: ApiError."""
-        await self._ticket.granted()
+        await self.ticket.granted()
         try:
             self._stream = self._engine.submit(self._request)
         except EngineBusy as error:
@@ -80,6 +82,8 @@ class Choice:
         if generation.error is not None:
             raise generation.error
         writer.content.append(generation.finish_text())
+        if generation.n_chars_kept is not None:
+            writer.cut(generation.n_chars_kept)
         self.close()
 
     async def read_frames(self, *, progress: bool) -> bytes:
@@ -93,7 +97,7 @@ class Choice:
     def take_frames(self, *, progress: bool) -> bytes:
         """As `read_frames`, but without waiting: b"" where there is nothing new."""
         assert self._stream is not None
-        return self._frames_of(self._note_end(self._stream.take()), progress)
+        return self._frames_of(self._note(self._stream.take()), progress)
 
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Have `listener` called when there is something to `take_frames`; None ends it."""
@@ -129,12 +133,15 @@ class Choice:
 
     async def _read(self) -> "list[TokenEvent]":
         assert self._stream is not None
-        return self._note_end(await self._stream.read())
+        return self._note(await self._stream.read())
 
-    def _note_end(self, events: "list[TokenEvent]") -> "list[TokenEvent]":
+    def _note(self, events: "list[TokenEvent]") -> "list[TokenEvent]":
+        if events and events[0].kind == _STARTED:
+            self.ticket.started(events[0].slot)
+            self._on_start(self, events[0])
         if events and events[-1].kind == _FINISHED:
             self._is_drained = True
-            self._ticket.release()
+            self.ticket.release()
         return events
 
     def close(self) -> None:
@@ -144,7 +151,7 @@ class Choice:
         self._is_closed = True
         self._on_end(self)
         if self._stream is None or self._is_drained:
-            self._ticket.release()
+            self.ticket.release()
             return
         self._stream.cancel()
         self._draining = asyncio.get_running_loop().create_task(self._drain(self._stream))
@@ -152,4 +159,4 @@ class Choice:
     async def _drain(self, stream: "TokenStream") -> None:
         while await stream.read():
             pass
-        self._ticket.release()
+        self.ticket.release()

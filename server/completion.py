@@ -5,13 +5,15 @@ import secrets
 import string
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from engine_ext import Request, SamplingParams
+from server.admission import client_key
 from server.choice import Choice
 from server.disconnect import ClientGone, Disconnect, abort_connection
 from server.errors import JSON_TYPE, ApiError, error_response
@@ -23,7 +25,11 @@ from server.responses.writer import ChoiceWriter, ResponseFacts
 from server.schemas.completion import CompletionBody
 from server.state import ServerState
 from server.streaming import SlowClient, StreamOptions, stream_merged, stream_one
+from server.text_limits import TextLimits
 from server.text_stream import engine_stops
+
+if TYPE_CHECKING:
+    from engine_ext import TokenEvent
 
 _ALPHABET: Final = string.ascii_letters + string.digits
 _SENTENCEPIECE: Final = 1  # LLAMA_VOCAB_TYPE_SPM
@@ -56,22 +62,39 @@ async def make_completion(
         is_sentencepiece=engine.model.vocab_type == _SENTENCEPIECE,
     )
     n = body.n_choices
-    tickets = state.admission.enter([len(prompt.tokens) for prompt in prompts for _ in range(n)])
+    tickets = state.admission.enter(
+        [len(prompt.tokens) for prompt in prompts for _ in range(n)],
+        key=client_key.get(),
+        wanted=-1 if body.id_slot is None else body.id_slot,
+    )
     choices = []
     for index, ticket in enumerate(tickets):
         prompt, child = prompts[index // n], facts.of_child(index % n)
-        generation = Generation(index, facts.pieces, settings.stop, state.metrics.inter_token)
+        generation = Generation(
+            index, facts.pieces, settings.stop, state.metrics.inter_token, _text_limits(body)
+        )
         choices.append(
             Choice(
                 engine,
                 ticket,
                 _engine_request(state, child, prompt),
                 writer(child, prompt, generation),
+                on_start=partial(_note_start, state),
                 on_end=state.metrics.observe_choice,
                 arrived_us=arrived_us,
             )
         )
     return CompletionResponse(state, facts, choices)
+
+
+def _note_start(state: ServerState, choice: Choice, event: "TokenEvent") -> None:
+    facts = choice.writer.facts
+    state.slots.started(event, choice.ticket, choice.generation, facts.settings)
+
+
+def _text_limits(body: CompletionBody) -> TextLimits | None:
+    n_indent, t_max_ms = body.n_indent or 0, body.t_max_predict_ms or 0
+    return TextLimits(n_indent, t_max_ms) if n_indent > 0 or t_max_ms > 0 else None
 
 
 def _generation_settings(
@@ -84,7 +107,7 @@ def _generation_settings(
         sampling=sampling,
         n_predict=n_predict,
         stop=body.stop or state.settings.reverse_prompt,
-        n_keep=body.n_keep or 0,
+        n_keep=state.settings.keep if body.n_keep is None else body.n_keep,
         n_discard=body.n_discard or 0,
         stream=bool(body.stream),
         n_probs=body.n_probs or 0,
@@ -108,6 +131,12 @@ def _engine_request(state: ServerState, facts: ResponseFacts, prompt: Prompt) ->
         post_sampling_probs=settings.post_sampling_probs,
         prompt_logprobs=bool(body.echo) and body.n_probs is not None,
         cache_prompt=cache_prompt,
+        n_cache_reuse=(
+            state.settings.cache_reuse if body.n_cache_reuse is None else body.n_cache_reuse
+        ),
+        id_slot=-1 if body.id_slot is None else body.id_slot,
+        n_keep=settings.n_keep,
+        n_discard=settings.n_discard,
         stop=engine_stops(settings.stop),
         special=state.settings.special,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from engine_ext import EventKind, FinishReason
 from server.errors import ApiError, server_fault, unavailable
 from server.histogram import Histogram
+from server.text_limits import TextLimits
 from server.text_stream import TextStream
 from server.timings import Timings
 
@@ -17,6 +18,7 @@ _PREFILL: Final = int(EventKind.PREFILL)
 _TOKEN: Final = int(EventKind.TOKEN)
 _PROMPT_LOGPROB: Final = int(EventKind.PROMPT_LOGPROB)
 _FINISHED: Final = int(EventKind.FINISHED)
+_NO_CELLS: Final = 1  # llama_decode's status where the slots share the cells and none is left
 _STOP_TYPES: Final = {
     FinishReason.EOS: "eos",
     FinishReason.TOKEN_LIMIT: "limit",
@@ -35,12 +37,14 @@ class Generation:
 
     __slots__ = (
         "_inter_token",
+        "_limits",
         "_pieces",
         "_text",
         "error",
         "has_new_line",
         "index",
         "is_over",
+        "n_cells",
         "slot",
         "stop_type",
         "timings",
@@ -48,12 +52,18 @@ class Generation:
     )
 
     def __init__(
-        self, index: int, pieces: Sequence[bytes], stops: Sequence[str], inter_token: Histogram
+        self,
+        index: int,
+        pieces: Sequence[bytes],
+        stops: Sequence[str],
+        inter_token: Histogram,
+        limits: TextLimits | None = None,
     ) -> None:
         self.index = index
         self._pieces = pieces
         self._text = TextStream(stops)
         self._inter_token = inter_token
+        self._limits = limits
         self.slot = -1
         self.timings = Timings()
         self.has_new_line = False
@@ -61,6 +71,9 @@ class Generation:
         self.stop_type = "none"
         self.error: ApiError | None = None
         self.is_over = False
+        self.n_cells = 0
+        """Tokens of this sequence that the slot's KV holds: all but the last one, less what context
+        shifts dropped."""
 
     @property
     def stopping_word(self) -> str:
@@ -73,9 +86,9 @@ class Generation:
         return "stop" if self.stop_type in ("eos", "word") else "length"
 
     @property
-    def n_cached_after(self) -> int:
-        """Tokens of this sequence that the slot's KV holds at its end: all but the last one."""
-        return self.timings.n_prompt + max(0, self.timings.n_decoded - 1)
+    def n_chars_kept(self) -> int | None:
+        """Characters of the text before the line that ended it; None: all of them."""
+        return None if self._limits is None else self._limits.n_chars_kept
 
     def feed(self, event: "TokenEvent") -> str | None:
         """Take one event. Returns a token's final text, "" included; None for other events."""
@@ -113,21 +126,32 @@ class Generation:
             timings.n_processed = timings.n_prompt
         timings.last_token_us = t_us
         timings.n_decoded += 1
-        text = self._text.push(self._pieces[event.token])
+        piece = self._pieces[event.token]
+        text = self._text.push(piece)
         if "\n" in text:
             self.has_new_line = True
         if self._text.stopping_word:
-            self.stop_type = "word"
-            self.is_over = True
+            self._end("word", event)
+        elif self._limits is not None:
+            elapsed_ms = (t_us - timings.first_token_us) / 1e3
+            if self._limits.ends(piece, text, elapsed_ms):
+                self._end("limit", event)
         return text
 
-    def _take_finish(self, reason: FinishReason, event: "TokenEvent") -> None:
+    def _end(self, stop_type: str, event: "TokenEvent") -> None:
+        self.stop_type = stop_type
         self.is_over = True
-        self.stop_type = _STOP_TYPES.get(reason, "none")
-        self.truncated = reason is FinishReason.CONTEXT_LIMIT
+        self.n_cells = event.n_cells
+        self.truncated = event.n_shifts > 0
+
+    def _take_finish(self, reason: FinishReason, event: "TokenEvent") -> None:
+        self._end(_STOP_TYPES.get(reason, "none"), event)
+        self.truncated = self.truncated or reason is FinishReason.CONTEXT_LIMIT
         n = self.timings.n_decoded
         if reason is FinishReason.NON_FINITE:
             self.error = server_fault(f"the model's logits are not finite after {n} tokens")
+        elif reason is FinishReason.DECODE_FAILED and event.status == _NO_CELLS:
+            self.error = server_fault("Context size has been exceeded.")
         elif reason is FinishReason.DECODE_FAILED:
             self.error = server_fault(f"llama_decode failed with {event.status} after {n} tokens")
         elif reason is FinishReason.EXCEPTION:

@@ -151,6 +151,8 @@ class LiveCollector(Collector):
             ("requests_waiting", "Completions that wait for a slot", waiting),
             ("waiting_prompt_tokens", "Prompt tokens that wait for a slot", waiting_tokens),
             ("engine_slots_active", "Slots in the engine's last step", stats.n_slots_active),
+            ("prompt_cache_bytes", "Host memory of prompts without a slot", stats.n_cache_bytes),
+            ("prompt_cache_prompts", "Prompts kept in host memory", stats.n_cache_states),
             ("engine_heartbeat_age_seconds", "Since the engine last moved", stats.heartbeat_age_s),
         ):
             yield GaugeMetricFamily(f"unpaced_{name}", text, value=float(value))

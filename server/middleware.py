@@ -12,6 +12,7 @@ import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.admission import client_key
 from server.api_keys import ApiKeys
 from server.cors import CorsPolicy
 from server.errors import ApiError, error_response, unauthorized, unavailable
@@ -72,6 +73,7 @@ class RequestMiddleware:
         key = self._keys.find(scope["headers"])
         # Whose request it is, for who shares slots fairly; 0 on public paths.
         scope.setdefault("state", {})["api_key_index"] = key or 0
+        client_key.set(key or 0)
         if key is None and path not in _PUBLIC:
             return unauthorized()
         return None

@@ -104,6 +104,7 @@ class ServerProcess:
             return
         model, placement = self._engine.model, self._engine.placement
         decode_loop = self._engine.decode_loop
+        self._tell_prompt_cache()
         has_cuda = "cuda" in read_build_info().profile
         if self._settings.gpu_layers > 0 and not has_cuda:
             self._log.warning("--gpu-layers has no effect: this build has no GPU support")
@@ -121,6 +122,22 @@ class ServerProcess:
         )
         if not (self._settings.logs_json or self._settings.log_disable):
             print(_curl_line(urls[0], self._settings.api_prefix), file=sys.stderr, flush=True)
+
+    def _tell_prompt_cache(self) -> None:
+        settings, n_bytes = self._settings, self._engine.config.cache_bytes_max
+        if n_bytes == 0:
+            self._log.info("prompt cache off (--cache-ram)")
+            return
+        asked = "no limit" if settings.cache_ram < 0 else f"{settings.cache_ram} MiB"
+        if settings.cache_ram < 0 or n_bytes < settings.cache_ram << 20:
+            self._log.info("prompt cache: half of the free memory", asked=asked, mib=n_bytes >> 20)
+        else:
+            self._log.info("prompt cache", mib=n_bytes >> 20)
+        if settings.cache_idle_slots:
+            # llama-server's tests look for its mark in the log.
+            self._log.debug(
+                "idle slots are saved to the prompt cache: __TEST_TAG_CACHE_IDLE_SLOTS_ENABLED__"
+            )
 
     # -- end ------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from server.admission import Admission
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import Metrics
 from server.settings import Settings
+from server.slot_table import SlotTable
 
 if TYPE_CHECKING:
     from engine_ext import Engine
@@ -33,6 +34,7 @@ class ServerState:
     admission: Admission
     metrics: Metrics
     llamacpp: LlamacppMetrics
+    slots: SlotTable
     fingerprint: str
     """`system_fingerprint` and `build_info`: llama-server's form, with llama.cpp's commit."""
     phase: Phase = Phase.LOADING

@@ -87,6 +87,19 @@ void DeviceStepper::forget(Slot& slot) noexcept {
   host_.forget(slot);
 }
 
+std::size_t DeviceStepper::state_bytes(const Slot& slot) { return host_.state_bytes(slot); }
+
+bool DeviceStepper::copy_state(const Slot& slot, std::span<std::byte> to) {
+  wait_for_stream();
+  return host_.copy_state(slot, to);
+}
+
+bool DeviceStepper::restore_state(Slot& slot, const SlotState& state) {
+  wait_for_stream();
+  if (drawn_on_device_ == &slot) drawn_on_device_ = nullptr;
+  return host_.restore_state(slot, state);
+}
+
 Slot* DeviceStepper::lone_decoder(std::span<Slot> slots) const noexcept {
   Slot* lone = nullptr;
   for (Slot& slot : slots) {
@@ -98,6 +111,8 @@ Slot* DeviceStepper::lone_decoder(std::span<Slot> slots) const noexcept {
 }
 
 bool DeviceStepper::can_fly(const Slot& slot) {
+  // The last cell is reached on the host: it ends the request or shifts the context.
+  if (slot.n_cells() + 1 >= n_ctx()) return false;
   return DeviceSampler::refusal(*slot.spec, host_.sampler(slot)) == nullptr;
 }
 

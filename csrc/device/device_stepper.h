@@ -31,6 +31,9 @@ class DeviceStepper final : public Stepper {
   void step(std::span<Slot> slots, EventPublisher& events) override;
   void settle(EventPublisher& events) override;
   void forget(Slot& slot) noexcept override;
+  [[nodiscard]] std::size_t state_bytes(const Slot& slot) override;
+  [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override;
+  [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
 
   [[nodiscard]] const Residency& residency() const noexcept { return bridge_.residency(); }
 

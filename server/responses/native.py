@@ -90,7 +90,7 @@ class NativeWriter(ChoiceWriter):
             "truncated": generation.truncated,
             "stop_type": generation.stop_type,
             "stopping_word": generation.stopping_word,
-            "tokens_cached": generation.n_cached_after,
+            "tokens_cached": generation.n_cells,
             "timings": timings.to_json(),
         }
         if self.probs:

@@ -108,6 +108,10 @@ class ChoiceWriter(ABC):
         if self.facts.body.n_probs:
             self.probs.append(self.probs_of(event))
 
+    def cut(self, n_chars: int) -> None:
+        """Keep so many characters of a text that did not stream."""
+        self.content[:] = ["".join(self.content)[:n_chars]]
+
     def drop_probs(self, n: int) -> None:
         """Leave out the last `n` tokens' probabilities: those of a stop string."""
         if n > 0:

@@ -93,7 +93,7 @@ async def props(request: Request) -> Response:
         "model_path": str(settings.model),
         "modalities": {"vision": False, "video": False, "audio": False},
         "media_marker": _MEDIA_MARKER,
-        "endpoint_slots": False,
+        "endpoint_slots": settings.slots,
         "endpoint_props": settings.props,
         "endpoint_metrics": settings.metrics,
         "ui": settings.ui,

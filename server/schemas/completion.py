@@ -38,15 +38,15 @@ class CompletionBody(SamplingFields):
     verbose: Annotated[bool | None, Switch()] = None
     sse_ping_interval: Annotated[int | None, Whole(-1, INT32_MAX)] = None
     response_fields: Annotated[tuple[str, ...] | None, Strings()] = None
-    # They say what a context shift keeps; without context shift, which is the default, nothing.
+    # What a context shift keeps; without --context-shift nothing is shifted.
     n_keep: Annotated[int | None, Whole(-1, INT32_MAX)] = None
     n_discard: Annotated[int | None, Whole(0, INT32_MAX)] = None
+    n_cache_reuse: Annotated[int | None, Whole(0, INT32_MAX)] = None
+    id_slot: Annotated[int | None, Whole(-1, INT32_MAX)] = None
+    n_indent: Annotated[int | None, Whole(0, INT32_MAX)] = None
+    t_max_predict_ms: Annotated[int | None, Whole(-1, 2**63 - 1)] = None
 
     # Known, and not honoured yet.
-    n_indent: Annotated[Any, Only((0,), "not supported")] = None
-    t_max_predict_ms: Annotated[Any, Only((0, -1), "not supported")] = None
-    n_cache_reuse: Annotated[Any, Only((0,), "not supported")] = None
-    id_slot: Annotated[Any, Only((-1,), "choosing a slot is not supported")] = None
     lora: Annotated[Any, Only(([],), "LoRA adapters are not supported")] = None
     response_format: Annotated[
         Any, Only(({"type": "text"},), "structured output is not supported")

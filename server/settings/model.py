@@ -73,16 +73,6 @@ class ModelSettings(BaseModel):
             metavar="N",
         ),
     ] = -1
-    parallel: Annotated[
-        int,
-        Field(ge=-1, le=256),
-        Option(
-            ("-np", "--parallel"),
-            "slots: requests that decode together; -1: 1",
-            env="N_PARALLEL",
-            metavar="N",
-        ),
-    ] = -1
     batch_size: Annotated[
         int,
         Field(ge=1),
@@ -125,15 +115,6 @@ class ModelSettings(BaseModel):
             ("-ctv", "--cache-type-v"), "type of the V cache", env="CACHE_TYPE_V", metavar="TYPE"
         ),
     ] = "f16"
-    cache_prompt: Annotated[
-        bool,
-        Option(
-            ("--cache-prompt",),
-            "reuse the prefix a slot still holds",
-            env="CACHE_PROMPT",
-            off_flags=("--no-cache-prompt",),
-        ),
-    ] = True
     mmap: Annotated[
         bool, Option(("--mmap",), "map the file instead of reading it", off_flags=("--no-mmap",))
     ] = True

@@ -19,6 +19,7 @@ from server.settings.log import LogSettings
 from server.settings.model import ModelSettings
 from server.settings.page import PageSettings
 from server.settings.sampling import SamplingSettings
+from server.settings.slots import SlotSettings
 from server.settings.sources import EnvironmentSource, FileSource
 from server.settings.threads import ThreadSettings
 
@@ -30,6 +31,7 @@ class Settings(
     PageSettings,
     HttpSettings,
     SamplingSettings,
+    SlotSettings,
     ThreadSettings,
     DeviceSettings,
     ModelSettings,
@@ -58,11 +60,6 @@ class Settings(
         self.read_api_keys()
         return self
 
-    @property
-    def n_slots(self) -> int:
-        """Requests that decode together."""
-        return max(1, self.parallel)
-
     def engine_config(self) -> EngineConfig:
         """What the engine needs of this. Raises: ValueError beginning with a field's name."""
         return EngineConfig(
@@ -71,6 +68,11 @@ class Settings(
             n_batch=self.batch_size,
             n_ubatch=min(self.ubatch_size, self.batch_size),
             n_slots=self.n_slots,
+            kv_unified=self.shares_cells,
+            context_shift=self.context_shift,
+            slot_similarity=self.slot_prompt_similarity,
+            cache_bytes_max=self.cache_bytes_max,
+            cache_idle_slots=self.cache_idle_slots,
             n_threads=self.threads if self.threads > 0 else -1,
             n_threads_batch=self.threads_batch if self.threads_batch > 0 else -1,
             n_gpu_layers=self.gpu_layers,

@@ -89,7 +89,7 @@ def test_errors_have_their_types(client: openai.OpenAI) -> None:
 def test_a_full_queue_is_retried() -> None:
     body = {"prompt": PROMPT, "max_tokens": 100, "ignore_eos": True, "stream": True, "n": 16}
     with (
-        serving("-t", "1", "--max-queue-requests", "15", "--alias", "demo") as server,
+        serving("-t", "1", "-np", "1", "--max-queue-requests", "15", "--alias", "demo") as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as hasty,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=5) as patient,
     ):

@@ -118,7 +118,7 @@ def test_a_bad_flag_is_named(arguments: list[str], text: str) -> None:
 
 
 def test_the_log_ends_its_start_with_a_curl_line_that_works() -> None:
-    with serving("-t", "1") as server:
+    with serving("-t", "1", "-np", "1") as server:
         server.until(lambda: "curl -N " in server.log.read_text())
         line = next(line for line in server.log.read_text().splitlines() if "curl -N " in line)
         assert f"{server.url}/v1/completions" in line
@@ -135,7 +135,7 @@ def test_the_log_ends_its_start_with_a_curl_line_that_works() -> None:
 
 
 def test_health_and_complete_commands() -> None:
-    with serving("-t", "1") as server:
+    with serving("-t", "1", "-np", "1") as server:
         assert run("health", "--url", server.url).returncode == 0
         done = run("health", UNPACED_PORT=str(server.port))
         assert (done.returncode, done.stdout) == (0, "ok\n")
@@ -151,7 +151,7 @@ def test_health_and_complete_commands() -> None:
 
 
 def test_an_idle_server_exits_at_once() -> None:
-    with serving("-t", "1") as server:
+    with serving("-t", "1", "-np", "1") as server:
         server.client.get("/health")  # its connection stays open
         os.kill(server.process.pid, signal.SIGTERM)
         status, seconds = wait_exit(server)
@@ -191,7 +191,7 @@ def test_running_streams_end_before_the_process_does() -> None:
 def test_a_stream_that_outlives_the_drain_ends_with_an_error() -> None:
     body = {"prompt": "Once", "ignore_eos": True, "stream": True, "n": 64}
     with (
-        serving("-t", "1", "--drain-timeout", "0.2") as server,
+        serving("-t", "1", "-np", "1", "--drain-timeout", "0.2") as server,
         server.open_request("/v1/completions", **body) as stream,
     ):
         data = stream.recv(65536)
@@ -207,7 +207,7 @@ def test_a_stream_that_outlives_the_drain_ends_with_an_error() -> None:
 def test_a_second_signal_ends_the_process_at_once() -> None:
     body = {"prompt": "Once", "ignore_eos": True, "stream": True, "n": 100}
     with (
-        serving("-t", "1") as server,
+        serving("-t", "1", "-np", "1") as server,
         server.open_request("/v1/completions", **body) as stream,
     ):
         assert stream.recv(100)
@@ -233,7 +233,9 @@ def exchange(server: Server, data: bytes, timeout_s: float = 10) -> bytes:
 
 
 def test_headers_and_bodies_are_limited() -> None:
-    with serving("-t", "1", "--header-timeout", "0.5", "--max-body-bytes", "10000") as server:
+    with serving(
+        "-t", "1", "-np", "1", "--header-timeout", "0.5", "--max-body-bytes", "10000"
+    ) as server:
         line = b"GET /health HTTP/1.1\r\nHost: x\r\n"
         started = time.monotonic()
         for head in (

@@ -16,7 +16,7 @@ ENDLESS: dict[str, Any] = {"prompt": PROMPT, "ignore_eos": True, "n": 128, "max_
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with serving("-t", "1", "--ubatch-size", "32") as running:
+    with serving("-t", "1", "-np", "1", "--ubatch-size", "32") as running:
         yield running
 
 
@@ -199,7 +199,7 @@ def test_a_client_that_does_not_read_holds_up_nobody() -> None:
 
 
 def test_a_full_queue_refuses_at_once() -> None:
-    with serving("-t", "1", "--max-queue-requests", "127") as server:
+    with serving("-t", "1", "-np", "1", "--max-queue-requests", "127") as server:
         with server.open_request("/v1/completions", **ENDLESS):
             server.until(lambda: server.metric("unpaced_requests_waiting") >= 100)
             started = time.monotonic()

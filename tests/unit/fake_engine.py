@@ -43,6 +43,9 @@ class FakeEvent:
     n_cached: int = 0
     n_processed: int = 0
     n_cells: int = 0
+    n_shifts: int = 0
+    n_idle_saved: int = 0
+    updated_cache: bool = False
     status: int = 0
     top_logprobs: list[tuple[int, float]] = field(default_factory=list)
 
@@ -78,6 +81,7 @@ class FakeSequence:
                     kind=EventKind.TOKEN,
                     token=token,
                     n_decoded=self.n_decoded,
+                    n_cells=self._n_cells(),
                     logprob=logprob,
                     top_logprobs=[(token, logprob), (65, -9.0)][: self.request.n_probs],
                 )
@@ -89,6 +93,7 @@ class FakeSequence:
                 kind=EventKind.FINISHED,
                 finish_reason=reason,
                 n_decoded=self.n_decoded,
+                n_cells=self._n_cells(),
                 status=status,
             )
         )
@@ -99,6 +104,9 @@ class FakeSequence:
         self.prefill()
         self.tokens(text)
         self.finish(reason)
+
+    def _n_cells(self) -> int:
+        return len(self.request.prompt) + max(0, self.n_decoded - 1)
 
     def _push(self, event: FakeEvent) -> None:
         if self.stream.push(event):  # type: ignore[arg-type]
@@ -213,6 +221,8 @@ class FakeEngine:
             n_requests_failed=3,
             n_slots_active=2,
             n_waiting=1,
+            n_cache_bytes=0,
+            n_cache_states=0,
             n_ring_full=0,
             n_event_writes=11,
         )

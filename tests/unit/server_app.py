@@ -13,6 +13,7 @@ from tests.unit.fake_engine import FakeEngine
 
 def make_app(engine: FakeEngine, **settings: Any) -> FastAPI:
     """A ready application; no lifespan runs."""
+    settings.setdefault("parallel", 1)
     app = create_app(cast(Engine, engine), Settings(**settings))
     state: ServerState = app.state.server
     state.phase = Phase.READY

@@ -8,16 +8,7 @@ MISSING: Final[list[LlamaFlag]] = [
     *make_flags(
         """
         --jinja LLAMA_ARG_JINJA
-        --slots LLAMA_ARG_ENDPOINT_SLOTS
-        --no-slots LLAMA_ARG_NO_ENDPOINT_SLOTS
-        -kvu --kv-unified LLAMA_ARG_KV_UNIFIED
-        -no-kvu --no-kv-unified LLAMA_ARG_NO_KV_UNIFIED
         --kv-unified-per-slot N LLAMA_ARG_KV_UNIFIED_PER_SLOT
-        -cram --cache-ram N LLAMA_ARG_CACHE_RAM
-        --cache-idle-slots LLAMA_ARG_CACHE_IDLE_SLOTS
-        --no-cache-idle-slots LLAMA_ARG_NO_CACHE_IDLE_SLOTS
-        -sps --slot-prompt-similarity N
-        --no-context-shift LLAMA_ARG_NO_CONTEXT_SHIFT
         --prefill-assistant LLAMA_ARG_PREFILL_ASSISTANT
         --no-skip-chat-parsing LLAMA_ARG_NO_SKIP_CHAT_PARSING
         --reasoning-preserve LLAMA_ARG_REASONING_PRESERVE
@@ -42,10 +33,6 @@ MISSING: Final[list[LlamaFlag]] = [
         --reasoning-budget N LLAMA_ARG_THINK_BUDGET
         --reasoning-budget-message N LLAMA_ARG_THINK_BUDGET_MESSAGE
         --no-reasoning-preserve LLAMA_ARG_NO_REASONING_PRESERVE
-        --context-shift LLAMA_ARG_CONTEXT_SHIFT
-        --cache-reuse N LLAMA_ARG_CACHE_REUSE
-        --slot-save-path N
-        --keep N
         --path N LLAMA_ARG_STATIC_PATH
         --spm-infill
         --grammar N

@@ -1,0 +1,48 @@
+// States of slots in host memory: where a prompt goes when its slot is taken over by another, and
+// where it comes back from. Decode thread only; used between steps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+
+#include "slot_state.h"
+
+namespace unpaced {
+
+// The rules are llama-server's (llama.cpp 0c1e57098 tools/server/server-task.cpp:1691-1900): a
+// prompt that another one begins with is not kept twice, the oldest goes first, and a state is
+// taken only if it fits the new prompt better than what the slot holds and at least a quarter of it
+// is of use.
+class PromptCache {
+ public:
+  // -1: no limit, 0: off.
+  explicit PromptCache(std::int64_t n_bytes_max) : n_bytes_max_(n_bytes_max) {}
+
+  [[nodiscard]] bool enabled() const noexcept { return n_bytes_max_ != 0; }
+  [[nodiscard]] std::size_t n_bytes() const noexcept { return n_bytes_; }
+  [[nodiscard]] std::size_t size() const noexcept { return states_.size(); }
+
+  // True if a state of these tokens and this size is to be kept: it is not there yet and can fit.
+  [[nodiscard]] bool wants(std::span<const TokenId> tokens, std::size_t n_bytes) const noexcept;
+  // Drops what the new state makes superfluous and the oldest ones beyond the limit. The caller
+  // asks wants() first, then makes room before it allocates the state.
+  void make_room(std::span<const TokenId> tokens, std::size_t n_bytes) noexcept;
+  void put(SlotState state);
+
+  // The state that serves `prompt` best, if it does so better than a slot that holds `cells`.
+  [[nodiscard]] std::optional<SlotState> take(std::span<const TokenId> cells,
+                                              std::span<const TokenId> prompt) noexcept;
+
+ private:
+  using States = std::list<SlotState>;
+  States::iterator erase(States::iterator it) noexcept;
+
+  const std::int64_t n_bytes_max_;
+  States states_;  // the oldest first
+  std::size_t n_bytes_ = 0;
+};
+
+}  // namespace unpaced

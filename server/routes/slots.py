@@ -1,0 +1,124 @@
+"""GET /slots, and POST /slots/N?action=save|restore|erase."""
+
+import unicodedata
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from engine_ext import EngineBusy, EngineError, SlotFileError
+from server.body import read_object
+from server.errors import JSON_TYPE, ApiError, invalid, not_supported, server_fault, unavailable
+from server.schemas.values import json_type
+from server.state import ServerState, state_of
+
+router = APIRouter(tags=["slots"])
+
+# llama-server's (llama.cpp 0c1e57098 common/common.cpp:796-868): characters that are none of a
+# file's name on some system, and look-alikes of separators.
+_FORBIDDEN: Final = frozenset('/\\:*?"<>|\uff0e\u2215\u2216\ufffd\ufeff')
+_NAME_BYTES_MAX: Final = 255
+
+
+@router.get("/slots")
+async def slots(request: Request) -> Response:
+    """llama-server's array. The header X-Queue-Length and `?queue=1` are ours: who waits."""
+    state = state_of(request)
+    if not state.settings.slots:
+        raise not_supported("This server does not support slots endpoint. Start it with `--slots`")
+    if request.query_params.get("fail_on_no_slot") and state.slots.n_idle == 0:
+        raise unavailable("no slot available")
+    items = state.slots.to_json(state.engine.model.n_ctx, state.engine.slots.n_cells())
+    body: Any = items
+    if request.query_params.get("queue"):
+        body = {"slots": items, "queue": _queue(state)}
+    headers = {"X-Queue-Length": str(state.admission.n_waiting)}
+    return Response(orjson.dumps(body), media_type=JSON_TYPE, headers=headers)
+
+
+def _queue(state: ServerState) -> list[dict[str, Any]]:
+    return [
+        {
+            "position": position,
+            "n_prompt_tokens": ticket.n_prompt,
+            "id_slot": ticket.wanted,
+            "api_key_index": ticket.key,
+        }
+        for position, ticket in enumerate(state.admission.waiting(), 1)
+    ]
+
+
+@router.post("/slots/{slot}")
+async def act(request: Request, slot: str) -> Response:
+    """Save a slot's state to a file, restore or erase it; waits until the slot is idle."""
+    state = state_of(request)
+    folder = state.settings.slot_save_path
+    if folder is None:
+        raise not_supported(
+            "This server does not support slots action. Start it with `--slot-save-path`"
+        )
+    if not slot.isascii() or not slot.isdecimal() or int(slot) >= state.settings.n_slots:
+        raise invalid("Invalid slot ID")
+    action = request.query_params.get("action")
+    if action not in ("save", "restore", "erase"):
+        raise invalid("Invalid action", param="action")
+    number = int(slot)
+    try:
+        if action == "erase":
+            n_erased = await state.engine.slots.erase(number)
+            body: dict[str, Any] = {"id_slot": number, "n_erased": n_erased}
+        else:
+            body = await _transfer(request, state, folder, number, is_save=action == "save")
+    except SlotFileError as error:
+        if action == "save":
+            raise server_fault(f"Unable to save slot: {error}") from error
+        raise invalid(f"Unable to restore slot: {error}") from error
+    except EngineBusy as error:
+        raise unavailable(str(error)) from error
+    except EngineError as error:
+        raise server_fault(str(error)) from error
+    return Response(orjson.dumps(body), media_type=JSON_TYPE)
+
+
+async def _transfer(
+    request: Request, state: ServerState, folder: Path, slot: int, *, is_save: bool
+) -> dict[str, Any]:
+    name = _file_name(await read_object(request))
+    engine_slots = state.engine.slots
+    transfer = await (engine_slots.save if is_save else engine_slots.restore)(slot, folder, name)
+    done, moved, ms = (
+        ("n_saved", "n_written", "save_ms") if is_save else ("n_restored", "n_read", "restore_ms")
+    )
+    return {
+        "id_slot": slot,
+        "filename": name,
+        done: transfer.n_tokens,
+        moved: transfer.n_bytes,
+        "timings": {ms: transfer.elapsed_ms},
+    }
+
+
+def _file_name(body: dict[str, Any]) -> str:
+    name = body.get("filename")
+    if not isinstance(name, str):
+        wrong = "is required" if name is None else f"type must be string, but is {json_type(name)}"
+        raise invalid(f"Field 'filename': {wrong}", param="filename")
+    if not is_file_name(name):
+        raise ApiError(400, "invalid_request_error", "Invalid filename", param="filename")
+    return name
+
+
+def is_file_name(name: str) -> bool:
+    """True for a name without a path that no system reads as another one."""
+    try:
+        n_bytes = len(name.encode())
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+    return (
+        0 < n_bytes <= _NAME_BYTES_MAX
+        and not any(c in _FORBIDDEN or unicodedata.category(c) == "Cc" for c in name)
+        and not name.startswith((" ", ".unpaced-"))
+        and not name.endswith((" ", "."))
+        and ".." not in name
+    )
