@@ -150,6 +150,12 @@ nb::dict counters(PyEngine& self) {
   values["n_requests_finished"] = c.n_requests_finished.get();
   values["n_requests_cancelled"] = c.n_requests_cancelled.get();
   values["n_requests_failed"] = c.n_requests_failed.get();
+  nb::dict by_reason;
+  for (std::size_t i = 1; i < kHostReasons; ++i) {
+    by_reason[kHostReasonNames[i]] = c.n_requests_host[i].get();
+  }
+  values["n_requests_host"] = by_reason;
+  values["n_window_graphs"] = c.n_window_graphs.get();
   values["n_slots_active"] = c.n_slots_active.get();
   values["n_waiting"] = c.n_waiting.get();
   values["n_cache_bytes"] = c.n_cache_bytes.get();
@@ -177,6 +183,9 @@ std::vector<std::string> to_strings(const nb::list& texts) {
   return strings;
 }
 
+// Stop strings beyond this are looked for on the host only: listing their tokens takes 0.1 s.
+constexpr std::size_t kMaxListedStopWords = 64;
+
 // As Python holds them: shared by the requests that have the same.
 struct PyStopStrings {
   std::shared_ptr<const StopStrings> stops;
@@ -186,7 +195,7 @@ struct PyStopStrings {
 
 PyStopStrings compile_stops(std::shared_ptr<const StopStrings> stops, bool for_device) {
   PyStopStrings made{.stops = std::move(stops), .completing_tokens = nullptr};
-  if (for_device) {
+  if (for_device && made.stops->n_words() <= kMaxListedStopWords) {
     made.completing_tokens =
         std::make_shared<const std::vector<std::uint32_t>>(made.stops->completing_tokens());
   }
@@ -442,7 +451,7 @@ void bind_engine(nb::module_& m) {
       .def("load_progress", [](PyEngine& self) { return self.get().load_progress(); })
       .def("heartbeat_age_us",
            [](PyEngine& self) { return self.get().decode_thread().heartbeat_age_us(); })
-      .def("counters", &counters, nb::sig("def counters(self) -> dict[str, int]"))
+      .def("counters", &counters, nb::sig("def counters(self) -> dict[str, typing.Any]"))
       .def("decode_loop", &decode_loop, nb::sig("def decode_loop(self) -> dict[str, typing.Any]"))
       .def("model_info", &model_info, nb::sig("def model_info(self) -> dict[str, typing.Any]"))
       .def("token_pieces", &token_pieces, "special"_a,

@@ -1,8 +1,11 @@
 // What the decode thread counts. It is the only writer; anyone may read.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+
+#include "host_reason.h"
 
 namespace unpaced {
 
@@ -32,6 +35,9 @@ struct alignas(128) Counters {
   Counter n_requests_finished;  // for any reason
   Counter n_requests_cancelled;
   Counter n_requests_failed;  // non-finite logits, llama_decode errors, exceptions
+  // By HostReason: decoded on the host, at least in part, although the loop is the GPU's.
+  std::array<Counter, kHostReasons> n_requests_host;
+  Counter n_window_graphs;  // CUDA graphs in the cache, one a window of KV cells
   Counter n_slots_active;
   Counter n_waiting;
   Counter n_cache_bytes;   // of slot states in host memory

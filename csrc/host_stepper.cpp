@@ -268,7 +268,8 @@ void HostStepper::sample(Slot& slot, EventPublisher& events) {
   if (slot.spec->n_probs > 0 || slot.spec->want_logprob) {
     logprob = publish_logprobs(slot, result.token, logits, events);
   }
-  publish_token(slot, result.token, logprob, *model_, counters_, events);
+  const FinishReason reason = judge_token(slot, result.token, *model_);
+  publish_token(slot, result.token, logprob, reason, counters_, events);
 }
 
 float HostStepper::publish_logprobs(Slot& slot, TokenId token, const float* logits,

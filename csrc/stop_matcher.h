@@ -17,6 +17,8 @@ class StopMatcher {
   explicit StopMatcher(std::shared_ptr<const StopStrings> stops)
       : stops_(std::move(stops)), matched_(stops_->n_words()) {}
 
+  [[nodiscard]] bool empty() const noexcept { return stops_ == nullptr; }
+
   // One more token of the answer. True: the text holds a stop string now.
   bool accept(TokenId token) noexcept {
     return stops_ != nullptr && stops_->advance(token, matched_);

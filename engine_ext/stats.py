@@ -1,5 +1,6 @@
 """State and counters of an engine. Numbers mirror csrc/decode_thread.h."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -34,6 +35,11 @@ class EngineStats:
     n_requests_finished: int
     n_requests_cancelled: int
     n_requests_failed: int
+    n_requests_host: Mapping[str, int]
+    """Requests whose tokens the host drew, at least in part, although the loop is the GPU's; by
+    reason, every reason listed."""
+    n_window_graphs: int
+    """CUDA graphs in the cache, one a window of KV cells; 0 with the host's loop."""
     n_slots_active: int
     n_waiting: int
     n_cache_bytes: int

@@ -154,6 +154,7 @@ class LiveCollector(Collector):
             ("prompt_cache_bytes", "Host memory of prompts without a slot", stats.n_cache_bytes),
             ("prompt_cache_prompts", "Prompts kept in host memory", stats.n_cache_states),
             ("engine_heartbeat_age_seconds", "Since the engine last moved", stats.heartbeat_age_s),
+            ("engine_window_graphs", "Decode graphs in the GPU's cache", stats.n_window_graphs),
         ):
             yield GaugeMetricFamily(f"unpaced_{name}", text, value=float(value))
         state = GaugeMetricFamily(
@@ -183,6 +184,14 @@ class LiveCollector(Collector):
             ("engine_wakeups", "Times the engine woke the front end", stats.n_event_writes),
         ):
             yield CounterMetricFamily(f"unpaced_{name}", text, value=float(count))
+        on_host = CounterMetricFamily(
+            "unpaced_engine_host_requests",
+            "Requests whose tokens the host drew, at least in part, although the GPU runs the loop",
+            labels=["reason"],
+        )
+        for reason, n_requests in stats.n_requests_host.items():
+            on_host.add_metric([reason], float(n_requests))
+        yield on_host
         yield HistogramMetricFamily(
             "unpaced_inter_token_seconds",
             "Between two tokens of a completion, on the decode thread's clock",

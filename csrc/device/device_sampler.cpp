@@ -73,22 +73,22 @@ DeviceSampler::DeviceSampler(std::int32_t n_vocab, std::int32_t n_ctx)
              "cudaMemset");
 }
 
-const char* DeviceSampler::refusal(const RequestSpec& spec, const Sampler& sampler) noexcept {
+HostReason DeviceSampler::refusal(const RequestSpec& spec, const Sampler& sampler) noexcept {
   const SamplingParams& params = sampler.params();
   const auto links = sampler.links();
-  if (spec.mask != nullptr) return "the request has a grammar";
-  if (spec.n_probs > 0 || spec.want_logprob) return "the request asks for logprobs";
-  if (spec.logit_bias.size() > kMaxBiases) return "the request has over 4096 logit biases";
-  if (params.mirostat != 0) return "the request samples by mirostat";
-  if (params.adaptive_p) return "the request samples by adaptive-p";
-  if (sampler.repetition().has_dry()) return "the request has DRY";
+  if (spec.mask != nullptr) return HostReason::kGrammar;
+  if (spec.n_probs > 0 || spec.want_logprob) return HostReason::kLogprobs;
+  if (spec.logit_bias.size() > kMaxBiases) return HostReason::kLogitBias;
+  if (params.mirostat != 0) return HostReason::kMirostat;
+  if (params.adaptive_p) return HostReason::kAdaptiveP;
+  if (sampler.repetition().has_dry()) return HostReason::kDry;
   if (std::count(links.begin(), links.end(), SamplerKind::kXtc) > 1) {
-    return "the chain has several XTC links";
+    return HostReason::kChain;
   }
   const Split s = split(params, links, INT32_MAX);
-  if (s.top_k < 1) return "the chain does not cut to the k best tokens first";
-  if (s.top_k > kMaxListed) return "top-k is over 1024";
-  return nullptr;
+  if (s.top_k < 1) return HostReason::kChain;
+  if (s.top_k > kMaxListed) return HostReason::kTopK;
+  return HostReason::kNone;
 }
 
 void DeviceSampler::upload(const Sampler& sampler, cudaStream_t stream) {

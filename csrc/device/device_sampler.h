@@ -7,6 +7,7 @@
 
 #include "device/cuda_memory.h"
 #include "device/loop_state.h"
+#include "host_reason.h"
 #include "request.h"
 #include "sampling/sampler.h"
 
@@ -17,9 +18,8 @@ class DeviceSampler {
  public:
   DeviceSampler(std::int32_t n_vocab, std::int32_t n_ctx);
 
-  // Why the host must draw this request's tokens; null: the device can, with the same result.
-  [[nodiscard]] static const char* refusal(const RequestSpec& spec,
-                                           const Sampler& sampler) noexcept;
+  // Why the host must draw this request's tokens; kNone: the device can, with the same result.
+  [[nodiscard]] static HostReason refusal(const RequestSpec& spec, const Sampler& sampler) noexcept;
 
   // Enqueues the upload of the sampler's state. Nothing of the last request may run any more.
   void upload(const Sampler& sampler, cudaStream_t stream);

@@ -11,8 +11,10 @@
 #include "device/device_sampler.h"
 #include "device/llama_bridge.h"
 #include "device/loop_state.h"
+#include "device/pause_tokens.h"
 #include "device/step_pacer.h"
 #include "device/window_graphs.h"
+#include "host_reason.h"
 #include "host_stepper.h"
 #include "stepper.h"
 
@@ -38,6 +40,9 @@ class DeviceStepper final : public Stepper {
   [[nodiscard]] const Residency& residency() const noexcept { return bridge_.residency(); }
 
  private:
+  // kAhead: steps that the GPU has in its queue at most.
+  static constexpr std::int32_t kQueuedSteps = 3;
+
   // The launch that the GPU is at work on.
   struct Flight {
     Slot* slot = nullptr;  // null: none
@@ -45,6 +50,7 @@ class DeviceStepper final : public Stepper {
     std::int32_t n_steps = 0;
     std::int32_t n_launched = 0;   // kAhead: steps given to the GPU
     std::int32_t n_published = 0;  // tokens taken out of the mailbox
+    bool is_paused = false;        // the GPU has left the loop for the host to look, and may go on
     CellPlan plan;
     Window window{};
     std::vector<TokenId> inputs;  // what the cells of the plan get
@@ -61,8 +67,17 @@ class DeviceStepper final : public Stepper {
   void compare_tokens(Slot& slot, std::span<const TokenId> tokens);
   void prepare_windows(std::int32_t n_slots);
   [[nodiscard]] Slot* lone_decoder(std::span<Slot> slots) const noexcept;
-  [[nodiscard]] bool can_fly(const Slot& slot);
-  void launch(Slot& slot);
+  // kNone: the device can draw this slot's tokens.
+  [[nodiscard]] HostReason why_host(const Slot& slot);
+  // Counts the request, once.
+  void note(const Slot& slot, HostReason reason) noexcept;
+
+  // device_launch.cpp
+  // False: no cell is free.
+  [[nodiscard]] bool launch(Slot& slot);
+  // Goes on after a pause.
+  void resume();
+  void fly();
   // The slot's next token, where it goes and what it sees, enqueued.
   void upload_inputs(const Slot& slot, const CellPlan& plan, const Window& window);
   void launch_steps(std::int32_t n);
@@ -71,11 +86,13 @@ class DeviceStepper final : public Stepper {
   [[nodiscard]] Progress wait_for_news();
   // Takes what the GPU has published; after an exit the flight is over.
   void take(const Progress& progress, EventPublisher& events);
+  // The flight is over: its tokens' cells are entered into llama.cpp's books.
+  void land();
   void stop_flight() noexcept;
   // The GPU is done with the KV.
   void wait_for_stream();
   // Gives the sampler's state back before.
-  void step_on_host(std::span<Slot> slots, EventPublisher& events);
+  void step_on_host(std::span<Slot> slots, HostReason reason, EventPublisher& events);
   [[nodiscard]] StepKernelArguments arguments() const noexcept;
 
   const std::shared_ptr<Model> model_;
@@ -86,7 +103,8 @@ class DeviceStepper final : public Stepper {
   DeviceSampler sampler_;
   DeviceArray<std::uint64_t> group_best_;
   DeviceArray<std::int32_t> illegal_;
-  DeviceArray<std::uint32_t> end_tokens_;
+  PauseTokens pause_tokens_;
+  std::vector<RequestId> noted_;  // by slot id: the last request that was counted
   DeviceArray<LoopControl> control_;
   PinnedArray<LoopControl> control_staging_;
   PinnedArray<std::uint16_t> mask_staging_;

@@ -19,7 +19,8 @@ inline constexpr std::int32_t kMaxListed = 1024;
 enum class LoopExit : std::uint32_t {
   kNone = 0,   // still running
   kSteps,      // the planned steps are done
-  kEndToken,   // a token of the EOG set was drawn
+  kPause,      // a token was drawn that the host must see before the next step: one of the EOG set,
+               // or one that may complete a stop string; the next step's inputs are in place
   kStopped,    // the host asked for it
   kNonFinite,  // a logit is NaN or +inf, or every token is banned; the last step gave no token
 };

@@ -72,8 +72,8 @@ __device__ void finish_step(const StepKernelArguments& a, const StepPlan& plan, 
   const std::int32_t n_steps_made = plan.step + 1;
   LoopExit exit = LoopExit::kNonFinite;
   if (token >= 0) {
-    const bool ends = (a.end_tokens[token / 32] >> (token % 32) & 1U) != 0U;
-    exit = ends                           ? LoopExit::kEndToken
+    const bool pauses = (a.pause_tokens[token / 32] >> (token % 32) & 1U) != 0U;
+    exit = pauses                         ? LoopExit::kPause
            : n_steps_made >= plan.n_steps ? LoopExit::kSteps
            : plan.stop != 0U              ? LoopExit::kStopped
                                           : LoopExit::kNone;
@@ -82,15 +82,14 @@ __device__ void finish_step(const StepKernelArguments& a, const StepPlan& plan, 
   a.mailbox->entry[plan.step] = mailbox_entry(token, exit);
   if (token >= 0) accept(*a.sampling, token);
   a.control->step = n_steps_made;
-  if (exit == LoopExit::kNone) {
+  if (exit == LoopExit::kNone || (exit == LoopExit::kPause && n_steps_made < plan.n_steps)) {
     *a.inputs.token = token;
     *a.inputs.position = plan.position + n_steps_made;
     *a.inputs.k_index = plan.first_cell + plan.next_cell;
     *a.inputs.v_index = plan.first_cell + plan.next_cell;
     a.inputs.mask[plan.next_cell] = 0;  // +0.0 in F16: visible
-  } else {
-    a.control->exited = 1;
   }
+  if (exit != LoopExit::kNone) a.control->exited = 1;
   if (a.loops) cudaGraphSetConditional(a.loop, exit == LoopExit::kNone ? 1U : 0U);
 }
 

@@ -14,9 +14,9 @@ namespace unpaced {
 struct StepKernelArguments {
   float* logits;  // n_vocab of them; biases and penalties are written into it
   std::int32_t n_vocab;
-  std::uint64_t* group_best;        // n_groups(n_vocab): best key of every group of logits
-  std::int32_t* illegal;            // 1: a logit is NaN or +inf
-  const std::uint32_t* end_tokens;  // one bit a token: the EOG set
+  std::uint64_t* group_best;          // n_groups(n_vocab): best key of every group of logits
+  std::int32_t* illegal;              // 1: a logit is NaN or +inf
+  const std::uint32_t* pause_tokens;  // one bit a token: the loop is left after these
   DeviceSampling* sampling;
   LoopControl* control;
   LoopMailbox* mailbox;  // pinned

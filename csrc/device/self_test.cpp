@@ -106,8 +106,7 @@ void DeviceStepper::compare_tokens(Slot& slot, std::span<const TokenId> tokens) 
   slot.n_decoded = 0;
   host_.sampler(slot).reset(spec.sampling, {}, nullptr, slot.cells);
   while (slot.n_decoded < kSteps) {
-    launch(slot);
-    if (flight_.slot == nullptr) throw std::runtime_error("self-test: no KV cell");
+    if (!launch(slot)) throw std::runtime_error("self-test: no KV cell");
     Progress now = progress();
     while (now.exit == LoopExit::kNone) {
       now = wait_for_news();

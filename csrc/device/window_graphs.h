@@ -25,6 +25,7 @@ class WindowGraphs {
   // From the cache, or captured now: some 10 ms of this thread, none of the GPU. Throws
   // std::runtime_error.
   cudaGraphExec_t get(const Window& window);
+  [[nodiscard]] std::size_t size() const noexcept { return graphs_.size(); }
   [[nodiscard]] bool has(const Window& window) const { return graphs_.contains(window); }
 
  private:

@@ -37,7 +37,7 @@ double microseconds_per_step(const Chain& chain) {
       "cudaMemcpy");
   DeviceArray<std::uint64_t> group_best(static_cast<std::size_t>(n_groups(kVocab)));
   DeviceArray<std::int32_t> illegal(1);
-  DeviceArray<std::uint32_t> end_tokens(kVocab / 32 + 1);
+  DeviceArray<std::uint32_t> pause_tokens(kVocab / 32 + 1);
   DeviceArray<DeviceSampling> sampling(1);
   DeviceArray<LoopControl> control(1);
   PinnedArray<LoopMailbox> mailbox(1);
@@ -45,7 +45,7 @@ double microseconds_per_step(const Chain& chain) {
   DeviceArray<std::uint16_t> mask(4096);
   DeviceArray<LogitBias> biases(64);
   cuda_check(cudaMemset(illegal.data(), 0, 4), "cudaMemset");
-  cuda_check(cudaMemset(end_tokens.data(), 0, end_tokens.size() * 4), "cudaMemset");
+  cuda_check(cudaMemset(pause_tokens.data(), 0, pause_tokens.size() * 4), "cudaMemset");
   std::vector<LogitBias> some;
   for (std::int32_t i = 0; i < chain.n_biases; ++i) some.push_back({i * 1777, 0.0F});
   if (!some.empty()) {
@@ -69,7 +69,7 @@ double microseconds_per_step(const Chain& chain) {
       .n_vocab = kVocab,
       .group_best = group_best.data(),
       .illegal = illegal.data(),
-      .end_tokens = end_tokens.data(),
+      .pause_tokens = pause_tokens.data(),
       .sampling = sampling.data(),
       .control = control.data(),
       .mailbox = mailbox.device(),

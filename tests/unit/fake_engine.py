@@ -219,6 +219,8 @@ class FakeEngine:
             n_requests_finished=5,
             n_requests_cancelled=4,
             n_requests_failed=3,
+            n_requests_host={"shared": 3, "dry": 0},
+            n_window_graphs=0,
             n_slots_active=2,
             n_waiting=1,
             n_cache_bytes=0,

@@ -1,0 +1,133 @@
+// DeviceStepper's way to the GPU: what it plans, uploads and launches.
+#include <algorithm>
+#include <utility>
+
+#include "device/device_stepper.h"
+
+namespace unpaced {
+namespace {
+
+// llama.cpp's attention reads cells in multiples of this (llama_kv_cache::get_n_kv).
+constexpr std::int32_t kWindowCells = 256;
+
+std::int32_t window_of(std::int32_t n_used, std::int32_t n_cells) noexcept {
+  const std::int32_t padded = (n_used + kWindowCells - 1) / kWindowCells * kWindowCells;
+  return std::min(n_cells, std::max(kWindowCells, padded));
+}
+
+}  // namespace
+
+bool DeviceStepper::launch(Slot& slot) {
+  const cudaStream_t stream = bridge_.stream();
+  const std::int32_t position = slot.n_cells();
+  std::int32_t n = std::min(kMaxSteps, model_->n_ctx_slot() - 1 - position);
+  if (slot.spec->max_tokens >= 0) n = std::min(n, slot.spec->max_tokens - slot.n_decoded);
+  bridge_.synchronize_context();
+  CellPlan plan = bridge_.plan(slot.id, position, std::max(n, 1));
+  if (plan.cells.empty()) return false;
+
+  std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
+  const Window window{plan.stream, window_of(n_used, bridge_.n_cells())};
+  std::size_t n_steps = 0;
+  for (const std::int32_t cell : plan.cells) {
+    n_used = std::max(n_used, cell + 1);
+    if (window_of(n_used, bridge_.n_cells()) != window.n_kv) break;
+    ++n_steps;
+  }
+  static_cast<void>(graphs_.get(window));  // captured before anything is written
+
+  if (drawn_on_device_ != &slot || drawn_request_ != slot.spec->id) {
+    sampler_.upload(host_.sampler(slot), stream);
+    pause_tokens_.upload(*slot.spec, stream);
+    drawn_on_device_ = &slot;
+    drawn_request_ = slot.spec->id;
+  }
+  upload_inputs(slot, plan, window);
+  LoopControl& control = *control_staging_.data();
+  control.n_steps = static_cast<std::int32_t>(n_steps);
+  control.position = position;
+  control.first_cell = plan.first_cell;
+  control.step = 0;
+  control.exited = 0;
+  std::copy_n(plan.cells.begin(), n_steps, control.cell);
+  for (std::size_t i = 0; i < n_steps; ++i) mailbox_.data()->entry[i] = 0;
+  mailbox_.data()->stop = 0;
+  cuda_check(
+      cudaMemcpyAsync(control_.data(), &control, sizeof control, cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
+
+  flight_.slot = &slot;
+  flight_.is_paused = false;
+  flight_.position = position;
+  flight_.n_steps = control.n_steps;
+  flight_.n_launched = 0;
+  flight_.n_published = 0;
+  flight_.plan = std::move(plan);
+  flight_.window = window;
+  flight_.inputs.clear();
+  fly();
+  prepare_next_window();
+  return true;
+}
+
+// The next step's inputs are in place: the device put them there before it left the loop.
+void DeviceStepper::resume() {
+  flight_.is_paused = false;
+  flight_.n_launched = flight_.n_published;
+  mailbox_.data()->stop = 0;
+  // After whatever was launched ahead, which does nothing as long as this is set.
+  cuda_check(cudaMemsetAsync(&control_.data()->exited, 0, sizeof(std::int32_t), bridge_.stream()),
+             "cudaMemsetAsync");
+  fly();
+}
+
+void DeviceStepper::fly() {
+  stream_is_busy_ = true;
+  pacer_.launched();
+  if (loop_ == DecodeLoop::kDevice) {
+    cuda_check(cudaGraphLaunch(graphs_.get(flight_.window), bridge_.stream()), "cudaGraphLaunch");
+    flight_.n_launched = flight_.n_steps;
+  } else {
+    launch_steps(kQueuedSteps);
+  }
+}
+
+void DeviceStepper::upload_inputs(const Slot& slot, const CellPlan& plan, const Window& window) {
+  const std::span<std::uint16_t> mask(mask_staging_.data(), static_cast<std::size_t>(window.n_kv));
+  bridge_.fill_mask(slot.id, slot.n_cells(), mask);
+  mask[static_cast<std::size_t>(plan.cells.front())] = 0;
+  std::int64_t* staged = input_staging_.data();
+  staged[0] = slot.next_token;
+  staged[1] = slot.n_cells();
+  staged[2] = staged[3] = plan.first_cell + plan.cells.front();
+  const auto copy = [this](void* to, const void* from, std::size_t n_bytes) {
+    cuda_check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, bridge_.stream()),
+               "cudaMemcpyAsync");
+  };
+  const StepInputs& inputs = bridge_.inputs();
+  copy(inputs.mask, mask.data(), mask.size_bytes());
+  copy(inputs.token, &staged[0], sizeof(std::int32_t));  // little-endian: the low half
+  copy(inputs.position, &staged[1], sizeof(std::int32_t));
+  copy(inputs.k_index, &staged[2], sizeof(std::int64_t));
+  copy(inputs.v_index, &staged[3], sizeof(std::int64_t));
+}
+
+void DeviceStepper::launch_steps(std::int32_t n) {
+  const cudaGraphExec_t graph = graphs_.get(flight_.window);
+  for (; n > 0 && flight_.n_launched < flight_.n_steps; --n, ++flight_.n_launched) {
+    cuda_check(cudaGraphLaunch(graph, bridge_.stream()), "cudaGraphLaunch");
+  }
+}
+
+void DeviceStepper::prepare_next_window() {
+  // The GPU is busy meanwhile.
+  const std::int32_t last_cell = flight_.plan.cells[static_cast<std::size_t>(flight_.n_steps - 1)];
+  const std::int32_t n_kv = std::min(flight_.window.n_kv + kWindowCells, bridge_.n_cells());
+  const Window next{flight_.window.stream, n_kv};
+  if (last_cell + 1 == flight_.window.n_kv && !graphs_.has(next)) {
+    static_cast<void>(graphs_.get(next));
+  }
+  counters_.n_window_graphs.set(graphs_.size());
+}
+
+}  // namespace unpaced
