@@ -19,8 +19,21 @@ N_EXPERT = 8
 N_EXPERT_USED = 2
 N_VOCAB = 4096
 N_CTX = 32768
+_SSM_STATE = 16
+_SSM_RANK = 32
 
-ARCHITECTURES = ("llama", "llama-moe", "qwen2", "qwen3", "gemma", "gemma2")
+ARCHITECTURES = (
+    "llama",
+    "llama-moe",
+    "mistral3",
+    "qwen2",
+    "qwen3",
+    "qwen3moe",
+    "gemma",
+    "gemma2",
+    "mamba",
+)
+_WITH_EXPERTS = ("llama-moe", "qwen3moe")
 
 
 def _head_dim(architecture: str) -> int:
@@ -57,9 +70,15 @@ def _add_shape(writer: gguf.GGUFWriter, architecture: str) -> None:
     writer.add_rope_freq_base(10000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(N_VOCAB)
-    if architecture == "llama-moe":
+    if architecture in _WITH_EXPERTS:
         writer.add_expert_count(N_EXPERT)
         writer.add_expert_used_count(N_EXPERT_USED)
+        writer.add_expert_feed_forward_length(N_FF)
+    if architecture == "mamba":
+        writer.add_ssm_conv_kernel(4)
+        writer.add_ssm_inner_size(2 * N_EMBD)
+        writer.add_ssm_state_size(_SSM_STATE)
+        writer.add_ssm_time_step_rank(_SSM_RANK)
     if architecture == "gemma2":
         writer.add_sliding_window(256)
         writer.add_attn_logit_softcapping(50.0)
@@ -78,13 +97,35 @@ def _attention_tensors(
         vector(block + "attn_q.bias", N_HEAD * head_dim)
         vector(block + "attn_k.bias", N_HEAD_KV * head_dim)
         vector(block + "attn_v.bias", N_HEAD_KV * head_dim)
-    if architecture == "qwen3":
+    if architecture in ("qwen3", "qwen3moe"):
         vector(block + "attn_q_norm.weight", head_dim)
         vector(block + "attn_k_norm.weight", head_dim)
 
 
-def write_random_model(out: Path, architecture: str) -> None:
-    """Write a model of one of ARCHITECTURES; the same seed every time."""
+def _add_mamba_layer(
+    writer: gguf.GGUFWriter,
+    add: Callable[..., None],
+    vector: Callable[[str, int], None],
+    block: str,
+) -> None:
+    n_inner = 2 * N_EMBD
+    add(block + "ssm_in.weight", 2 * n_inner, N_EMBD)
+    writer.add_tensor(block + "ssm_conv1d.weight", np.full((n_inner, 4), 0.25, dtype=np.float32))
+    vector(block + "ssm_conv1d.bias", n_inner)
+    add(block + "ssm_x.weight", _SSM_RANK + 2 * _SSM_STATE, n_inner)
+    add(block + "ssm_dt.weight", n_inner, _SSM_RANK)
+    vector(block + "ssm_dt.bias", n_inner)
+    decay = -np.arange(1, _SSM_STATE + 1, dtype=np.float32)
+    writer.add_tensor(block + "ssm_a", np.tile(decay, (n_inner, 1)))
+    vector(block + "ssm_d", n_inner)
+    add(block + "ssm_out.weight", N_EMBD, n_inner)
+
+
+def write_random_model(out: Path, architecture: str, nan_token: int = -1) -> None:
+    """Write a model of one of ARCHITECTURES; the same seed every time.
+
+    `nan_token`: this token's embedding is NaN, so that every logit after it is.
+    """
     rng = np.random.default_rng(3)
     q8_0 = gguf.GGMLQuantizationType.Q8_0
     writer = gguf.GGUFWriter(out, architecture.partition("-")[0])
@@ -100,19 +141,26 @@ def write_random_model(out: Path, architecture: str) -> None:
     def vector(name: str, n: int) -> None:
         writer.add_tensor(name, 1.0 + rng.standard_normal(n, dtype=np.float32) / 8)
 
-    add("token_embd.weight", N_VOCAB, N_EMBD)
+    embedding = gguf.quants.quantize(random(N_VOCAB, N_EMBD), q8_0)
+    if nan_token >= 0:
+        # A block is an F16 scale and 32 bytes.
+        embedding[nan_token].reshape(-1, 34)[:, :2] = (0x00, 0x7E)
+    writer.add_tensor("token_embd.weight", embedding, raw_dtype=q8_0)
     vector("output_norm.weight", N_EMBD)
     if not architecture.startswith("gemma"):  # those share the embedding
         add("output.weight", N_VOCAB, N_EMBD)
     for layer in range(N_LAYER):
         block = f"blk.{layer}."
         vector(block + "attn_norm.weight", N_EMBD)
+        if architecture == "mamba":
+            _add_mamba_layer(writer, add, vector, block)
+            continue
         vector(block + "ffn_norm.weight", N_EMBD)
         if architecture == "gemma2":
             vector(block + "post_attention_norm.weight", N_EMBD)
             vector(block + "post_ffw_norm.weight", N_EMBD)
         _attention_tensors(add, vector, block, architecture)
-        if architecture == "llama-moe":
+        if architecture in _WITH_EXPERTS:
             writer.add_tensor(block + "ffn_gate_inp.weight", random(N_EXPERT, N_EMBD))
             add(block + "ffn_gate_exps.weight", N_EXPERT, N_FF, N_EMBD)
             add(block + "ffn_up_exps.weight", N_EXPERT, N_FF, N_EMBD)

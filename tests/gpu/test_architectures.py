@@ -2,10 +2,19 @@
 or a refusal that says why."""
 
 from pathlib import Path
+from typing import Literal, cast
 
 import pytest
 
-from engine_ext import Engine, EngineConfig, EventKind, Request, SamplingParams
+from engine_ext import (
+    Engine,
+    EngineConfig,
+    EventKind,
+    FinishReason,
+    ModelLoadError,
+    Request,
+    SamplingParams,
+)
 from engine_ext.config import CacheType
 from tests.gpu.random_model import ARCHITECTURES, write_random_model
 
@@ -19,7 +28,8 @@ pytestmark = [
 
 GREEDY = SamplingParams(temperature=0, ignore_eos=True)
 SAMPLED = SamplingParams(seed=5, ignore_eos=True)
-REFUSALS = {"gemma2": "sliding window"}
+Loop = Literal["host", "ahead", "device"]
+REFUSALS = {"gemma2": "sliding window", "mamba": "recurrent"}
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +84,70 @@ async def test_a_quantised_cache(models: dict[str, Path]) -> None:
 
 async def test_ten_thousand_tokens_across_many_windows(models: dict[str, Path]) -> None:
     await compare(models["llama"], 10_000, 10_496)
+
+
+async def test_a_context_of_thirty_two_thousand_tokens(models: dict[str, Path]) -> None:
+    results = {}
+    prompt = [1, *(300 + i * 7 % 3000 for i in range(32_400))]
+    loops: tuple[Literal["host", "device"], ...] = ("host", "device")
+    for loop in loops:
+        config = EngineConfig(
+            model_path=models["llama"], n_ctx=32_768, n_threads=1, decode_loop=loop
+        )
+        async with Engine(config) as engine:
+            # Up to the end of the context.
+            events = [e async for e in engine.submit(Request(prompt=prompt, sampling=GREEDY))]
+            results[loop] = [e.token for e in events if e.kind == EventKind.TOKEN]
+            assert FinishReason(events[-1].finish_reason) is FinishReason.CONTEXT_LIMIT
+    assert len(results["host"]) == 32_768 - len(prompt)
+    assert results["device"] == results["host"]
+
+
+async def test_partial_offload_falls_back_and_names_what_is_elsewhere(
+    models: dict[str, Path],
+) -> None:
+    config = EngineConfig(model_path=models["llama"], n_ctx=1024, n_threads=1, n_gpu_layers=2)
+    async with Engine(config) as engine:
+        assert engine.decode_loop.loop == "host"
+        assert "blk.0." in engine.decode_loop.reason
+        assert len(await tokens_of(engine, SAMPLED, 20)) == 20
+    required = EngineConfig(
+        model_path=models["llama"], n_ctx=1024, n_threads=1, n_gpu_layers=2, require_device=True
+    )
+    with pytest.raises(ModelLoadError, match=r"blk\.0\..* not on the GPU"):
+        async with Engine(required):
+            pass
+
+
+async def test_reordered_graphs_are_refused(
+    models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GGML_CUDA_GRAPH_OPT", "1")
+    config = EngineConfig(model_path=models["llama"], n_ctx=1024, n_threads=1, require_device=True)
+    with pytest.raises(ModelLoadError, match="GGML_CUDA_GRAPH_OPT"):
+        async with Engine(config):
+            pass
+
+
+async def test_logits_that_are_not_finite_end_the_request_within_the_loop(
+    models: dict[str, Path], tmp_path: Path
+) -> None:
+    config = EngineConfig(model_path=models["llama"], n_ctx=1024, n_threads=1)
+    async with Engine(config) as engine:
+        tokens = await tokens_of(engine, GREEDY, 60)
+    at = next(i for i in range(20, 60) if tokens[i] not in tokens[:i] and tokens[i] > 400)
+    path = tmp_path / "nan.gguf"
+    write_random_model(path, "llama", nan_token=tokens[at])
+    for loop in ("host", "ahead", "device"):
+        config = EngineConfig(
+            model_path=path, n_ctx=1024, n_threads=1, decode_loop=cast(Loop, loop)
+        )
+        async with Engine(config) as engine:
+            request = Request(prompt=[1, *range(300, 340)], sampling=GREEDY, max_tokens=60)
+            for _ in range(2):  # the first one's cells are gone
+                events = [e async for e in engine.submit(request)]
+                assert FinishReason(events[-1].finish_reason) is FinishReason.NON_FINITE
+                found = [e.token for e in events if e.kind == EventKind.TOKEN]
+                assert found == tokens[: at + 1]
+            # The slot serves what does not meet that token.
+            assert await tokens_of(engine, GREEDY, at) == tokens[:at]
