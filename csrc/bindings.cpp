@@ -15,6 +15,7 @@
 
 #include "cpu_affinity.h"
 #include "engine.h"
+#include "grammar/grammar_engine.h"
 #include "log_sink.h"
 
 namespace nb = nanobind;
@@ -327,6 +328,7 @@ void bind_request(nb::module_& m) {
       .def_rw("n_cache_reuse", &RequestSpec::n_cache_reuse)
       .def_rw("n_keep", &RequestSpec::n_keep)
       .def_rw("n_discard", &RequestSpec::n_discard)
+      .def_rw("mask", &RequestSpec::mask, nb::arg("mask").none())
       .def(
           "set_stop",
           [](RequestSpec& self, const PyStopStrings& stops) {
@@ -357,6 +359,53 @@ void bind_slot_action(nb::module_& m) {
       .def_ro("id", &SlotAction::id)
       .def_ro("n_tokens", &SlotAction::n_tokens)
       .def_ro("succeeded", &SlotAction::succeeded);
+}
+
+std::shared_ptr<GrammarEngine> make_grammar_engine(PyEngine& self, const std::string& library,
+                                                   const std::string& version) {
+  const nb::gil_scoped_release release;
+  return std::make_shared<GrammarEngine>(self.get().grammar_vocabulary(), library, version);
+}
+
+nb::bytes mask_bytes(TokenMask& mask) {
+  const auto words = mask.words();
+  return nb::bytes(words.data(), words.size_bytes());
+}
+
+void bind_grammar(nb::module_& m) {
+  nb::class_<TokenMask>(m, "TokenMask")
+      .def_prop_ro("failure", [](const TokenMask& self) { return to_bytes(self.failure()); })
+      .def_prop_ro("n_masks", &TokenMask::n_masks)
+      .def_prop_ro("n_checks", &TokenMask::n_checks)
+      .def_prop_ro("mask_ns_total", &TokenMask::mask_ns_total)
+      // What the drawing thread calls; for tests and benchmarks, never on a mask in use.
+      .def(
+          "check",
+          [](TokenMask& self, TokenId token) { return static_cast<int>(self.check(token)); },
+          "token"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("accept", &TokenMask::accept, "token"_a)
+      .def("words", &mask_bytes);
+
+  nb::class_<GrammarTrigger>(m, "GrammarTrigger")
+      .def(
+          "__init__",
+          [](GrammarTrigger* self, TokenId token, const nb::bytes& word, bool inside) {
+            new (self) GrammarTrigger{token, std::string(view(word)), inside};
+          },
+          "token"_a, "word"_a, "inside"_a);
+
+  nb::class_<Grammar>(m, "Grammar")
+      .def("start", &Grammar::start, "triggers"_a, nb::call_guard<nb::gil_scoped_release>());
+
+  nb::class_<GrammarEngine>(m, "GrammarEngine")
+      .def(
+          "compile",
+          [](GrammarEngine& self, const std::string& kind, const nb::bytes& text) {
+            const std::string source(view(text));
+            const nb::gil_scoped_release release;
+            return self.compile(kind, source);
+          },
+          "kind"_a, "text"_a);
 }
 
 void bind_event(nb::module_& m) {
@@ -454,6 +503,7 @@ void bind_engine(nb::module_& m) {
       .def("counters", &counters, nb::sig("def counters(self) -> dict[str, typing.Any]"))
       .def("decode_loop", &decode_loop, nb::sig("def decode_loop(self) -> dict[str, typing.Any]"))
       .def("model_info", &model_info, nb::sig("def model_info(self) -> dict[str, typing.Any]"))
+      .def("make_grammar_engine", &make_grammar_engine, "library"_a, "version"_a)
       .def("token_pieces", &token_pieces, "special"_a,
            nb::sig("def token_pieces(self, special: bool) -> list[bytes]"))
       .def(
@@ -528,6 +578,7 @@ NB_MODULE(_native, m) {
       "ggml_type_name",
       [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);
   bind_config(m);
+  bind_grammar(m);
   bind_request(m);
   bind_slot_action(m);
   bind_event(m);

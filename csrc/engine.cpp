@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -176,6 +177,12 @@ std::string Engine::detokenize(std::span<const std::int32_t> tokens, bool specia
   std::string text;
   task_thread_.run([&] { text = vocabulary().detokenize(tokens, special); });
   return text;
+}
+
+GrammarVocabulary Engine::grammar_vocabulary() {
+  std::optional<GrammarVocabulary> made;
+  task_thread_.run([&] { made.emplace(vocabulary()); });
+  return std::move(*made);
 }
 
 DryBreakers Engine::make_dry_breakers(std::span<const std::string> breakers) {

@@ -11,6 +11,7 @@
 
 #include "decode_thread.h"
 #include "engine_config.h"
+#include "grammar/grammar_engine.h"
 #include "model.h"
 #include "slot_action.h"
 #include "slot_file.h"
@@ -59,6 +60,7 @@ class Engine {
                                             const std::string& name) const;
   [[nodiscard]] std::size_t read_slot_file(SlotAction& action, const std::string& directory,
                                            const std::string& name) const;
+  [[nodiscard]] GrammarVocabulary grammar_vocabulary();
   [[nodiscard]] const Vocabulary& vocabulary() const;
   [[nodiscard]] const TokenPieces& token_pieces(bool special) const;
   // Of the loaded model; constant while the engine is ready.

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from engine_ext.errors import EngineBuildError as EngineBuildError
     from engine_ext.errors import EngineBusy as EngineBusy
     from engine_ext.errors import EngineError as EngineError
+    from engine_ext.errors import GrammarError as GrammarError
     from engine_ext.errors import ModelLoadError as ModelLoadError
     from engine_ext.errors import SlotFileError as SlotFileError
     from engine_ext.events import EventKind as EventKind
     from engine_ext.events import FinishReason as FinishReason
+    from engine_ext.grammar import Grammar as Grammar
+    from engine_ext.grammar import GrammarKind as GrammarKind
+    from engine_ext.grammar import GrammarTrigger as GrammarTrigger
     from engine_ext.model_info import ModelInfo as ModelInfo
     from engine_ext.native_log import set_native_log as set_native_log
     from engine_ext.request import Request as Request
@@ -40,6 +44,10 @@ _HOMES = {
     "EngineStats": "stats",
     "EventKind": "events",
     "FinishReason": "events",
+    "Grammar": "grammar",
+    "GrammarError": "errors",
+    "GrammarKind": "grammar",
+    "GrammarTrigger": "grammar",
     "ModelInfo": "model_info",
     "ModelLoadError": "errors",
     "RANDOM_SEED": "sampling_params",

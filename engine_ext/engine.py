@@ -15,6 +15,7 @@ from engine_ext.config import EngineConfig
 from engine_ext.decode_loop import DecodeLoop
 from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
 from engine_ext.events import EventKind
+from engine_ext.grammar import Grammar, GrammarCompiler, GrammarKind
 from engine_ext.model_info import ModelInfo
 from engine_ext.placement import Placement, place
 from engine_ext.request import Request
@@ -72,6 +73,7 @@ class Engine:
             _native.count_physical_cores(cores),
         )
         self._native = _native.Engine(_native_config(config, self._placement))
+        self._grammars = GrammarCompiler(self._native)
         self._streams: dict[int, TokenStream] = {}
         self.slots = Slots(self._native, config.n_slots, self._streams, self._new_id)
         self._next_id = 1
@@ -138,6 +140,7 @@ class Engine:
         await asyncio.shield(self._stop_task)
 
     async def _stop(self) -> None:
+        self._grammars.stop()
         await asyncio.to_thread(self._native.stop)
         if self._loop is not None:
             self._on_readable()
@@ -207,7 +210,7 @@ class Engine:
         spec = self._spec(request)
         if not self._native.submit(spec):
             raise EngineBusy("every slot and every waiting place is taken")
-        stream = TokenStream(spec.id, self._cancel)
+        stream = TokenStream(spec.id, self._cancel, spec.mask)
         self._streams[spec.id] = stream
         return stream
 
@@ -234,6 +237,16 @@ class Engine:
     def _new_id(self) -> int:
         self._next_id += 1
         return self._next_id - 1
+
+    async def compile_grammar(self, kind: GrammarKind, text: str) -> Grammar:
+        """A grammar for requests: a JSON schema, llguidance's Lark, or a regular expression.
+
+        Raises: GrammarError with the compiler's message; EngineError if the engine is not ready or
+        llguidance is not there.
+        """
+        if self.state is not EngineState.READY:
+            raise EngineError("the engine is not ready")
+        return await self._grammars.compile(kind, text)
 
     def _cancel(self, request_id: int) -> None:
         if request_id in self._streams and not self._native.cancel(request_id):
@@ -292,6 +305,8 @@ class Engine:
             spec.set_stop(self._stop_strings(key))
         for name in ("cache_prompt", "id_slot", "n_cache_reuse", "n_keep", "n_discard"):
             setattr(spec, name, getattr(request, name))
+        if request.grammar is not None:
+            spec.mask = request.grammar.start()
         return spec
 
     def _dry_breakers(self, breakers: tuple[str, ...]) -> _native.DryBreakers:

@@ -19,3 +19,7 @@ class ModelLoadError(EngineError):
 
 class SlotFileError(EngineError):
     """A file cannot be a slot's state, or cannot be written; the text is for the client."""
+
+
+class GrammarError(ValueError):
+    """A grammar or schema cannot be compiled; the text is the compiler's."""

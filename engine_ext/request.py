@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from engine_ext.grammar import Grammar
 from engine_ext.sampling_params import SamplingParams
 
 MAX_STOP_BYTES: Final = 65536
@@ -25,6 +26,9 @@ class Request:
     `stop`: whole UTF-8 characters, at most MAX_STOP_BYTES together. The token after which the
     answer's bytes hold one of them is the last one, and is published. Control tokens have no text
     unless `special` is set or they are among `preserved_tokens`.
+
+    `grammar`: what the sequence must be, of `Engine.compile_grammar`; when it is complete only the
+    tokens that end the text may come.
     """
 
     prompt: Sequence[int]
@@ -41,6 +45,7 @@ class Request:
     id_slot: int = -1
     n_keep: int = 0
     n_discard: int = 0
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         if not -1 <= self.max_tokens < 2**31:

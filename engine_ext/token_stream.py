@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engine_ext.events import EventKind
 
 if TYPE_CHECKING:
-    from engine_ext._native import TokenEvent
+    from engine_ext._native import TokenEvent, TokenMask
 
 _FINISHED = int(EventKind.FINISHED)
 
@@ -17,15 +17,23 @@ _FINISHED = int(EventKind.FINISHED)
 class TokenStream:
     """Made by `Engine.submit`; one reader, on the event loop's thread."""
 
-    __slots__ = ("_cancel", "_events", "_finished", "_listener", "_waiter", "request_id")
+    __slots__ = ("_cancel", "_events", "_finished", "_listener", "_mask", "_waiter", "request_id")
 
-    def __init__(self, request_id: int, cancel: Callable[[int], None]) -> None:
+    def __init__(
+        self, request_id: int, cancel: Callable[[int], None], mask: TokenMask | None = None
+    ) -> None:
         self.request_id = request_id
+        self._mask = mask
         self._cancel = cancel
         self._events: list[TokenEvent] = []
         self._finished = False
         self._waiter: asyncio.Future[None] | None = None
         self._listener: Callable[[], None] | None = None
+
+    @property
+    def grammar_failure(self) -> str:
+        """Why the grammar could not go on; empty unless FINISHED came with GRAMMAR_FAILED."""
+        return "" if self._mask is None else self._mask.failure.decode(errors="replace")
 
     async def read(self) -> list[TokenEvent]:
         """Every event that is there now, at least one, in order; [] once FINISHED was returned."""

@@ -140,6 +140,8 @@ class Choice:
             self.ticket.started(events[0].slot)
             self._on_start(self, events[0])
         if events and events[-1].kind == _FINISHED:
+            assert self._stream is not None
+            self.generation.grammar_failure = self._stream.grammar_failure
             self._is_drained = True
             self.ticket.release()
         return events

@@ -5,6 +5,7 @@ import secrets
 import string
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,12 +13,15 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from engine_ext import Request, SamplingParams
+from engine_ext import Grammar, Request, SamplingParams
 from server.admission import client_key
 from server.choice import Choice
 from server.disconnect import ClientGone, Disconnect, abort_connection
 from server.errors import JSON_TYPE, ApiError, error_response
 from server.generation import Generation
+from server.grammar.compile import compile_grammar
+from server.grammar.fields import read_grammar, read_preserved_tokens
+from server.grammar.spec import GrammarSpec
 from server.prompt import Prompt, read_logit_bias, read_prompts
 from server.request_record import record_of
 from server.responses.generation_settings import GenerationSettings
@@ -38,17 +42,33 @@ Writers = Callable[[ResponseFacts, Prompt, Generation], ChoiceWriter]
 
 
 async def make_completion(
-    state: ServerState, body: CompletionBody, writer: Writers, *, arrived_us: int
+    state: ServerState,
+    body: CompletionBody,
+    writer: Writers,
+    *,
+    arrived_us: int,
+    grammar: GrammarSpec | None = None,
 ) -> "CompletionResponse":
-    """Tokenise, check against the model, and take places in the queue. Raises: ApiError."""
+    """Tokenise, check against the model, and take places in the queue. Raises: ApiError.
+
+    `grammar`: wins over what the body asks for.
+    """
     state.admission.check_room()
     engine = state.engine
     biases = await read_logit_bias(engine, body.logit_bias)
     sampling = body.to_sampling_params(state.settings.sampling_defaults(), biases)
     await engine.prepare(sampling)
     prompts = await read_prompts(engine, body.prompt)
-    settings = _generation_settings(state, body, sampling)
-    await engine.prepare_stop(engine_stops(settings.stop), special=state.settings.special)
+    if grammar is None:
+        grammar = await read_grammar(engine, body) or state.settings.grammar_default
+    compiled = None if grammar is None else await compile_grammar(state, grammar)
+    preserved = await read_preserved_tokens(engine, body)
+    settings = replace(
+        _generation_settings(state, body, sampling), grammar=grammar, preserved_tokens=preserved
+    )
+    await engine.prepare_stop(
+        engine_stops(settings.stop), special=state.settings.special, preserved_tokens=preserved
+    )
     facts = ResponseFacts(
         body=body,
         settings=settings,
@@ -56,7 +76,7 @@ async def make_completion(
         fingerprint=state.fingerprint,
         completion_id="chatcmpl-" + "".join(secrets.choice(_ALPHABET) for _ in range(32)),
         created=int(time.time()),
-        pieces=engine.token_pieces_special if state.settings.special else engine.token_pieces,
+        pieces=_pieces(state, preserved),
         pieces_special=engine.token_pieces_special,
         eog_tokens=sorted(engine.model.eog_tokens),
         is_sentencepiece=engine.model.vocab_type == _SENTENCEPIECE,
@@ -77,7 +97,7 @@ async def make_completion(
             Choice(
                 engine,
                 ticket,
-                _engine_request(state, child, prompt),
+                _engine_request(state, child, prompt, compiled),
                 writer(child, prompt, generation),
                 on_start=partial(_note_start, state),
                 on_end=state.metrics.observe_choice,
@@ -95,6 +115,17 @@ def _note_start(state: ServerState, choice: Choice, event: "TokenEvent") -> None
 def _text_limits(body: CompletionBody) -> TextLimits | None:
     n_indent, t_max_ms = body.n_indent or 0, body.t_max_predict_ms or 0
     return TextLimits(n_indent, t_max_ms) if n_indent > 0 or t_max_ms > 0 else None
+
+
+def _pieces(state: ServerState, preserved: Sequence[int]) -> Sequence[bytes]:
+    """What the client sees of each token."""
+    engine = state.engine
+    if state.settings.special or not preserved:
+        return engine.token_pieces_special if state.settings.special else engine.token_pieces
+    pieces = list(engine.token_pieces)
+    for token in preserved:
+        pieces[token] = engine.token_pieces_special[token]
+    return pieces
 
 
 def _generation_settings(
@@ -117,7 +148,9 @@ def _generation_settings(
     )
 
 
-def _engine_request(state: ServerState, facts: ResponseFacts, prompt: Prompt) -> Request:
+def _engine_request(
+    state: ServerState, facts: ResponseFacts, prompt: Prompt, grammar: Grammar | None
+) -> Request:
     body, settings = facts.body, facts.settings
     max_tokens = settings.n_predict
     if max_tokens == 0 and not body.echo:
@@ -139,6 +172,8 @@ def _engine_request(state: ServerState, facts: ResponseFacts, prompt: Prompt) ->
         n_discard=settings.n_discard,
         stop=engine_stops(settings.stop),
         special=state.settings.special,
+        preserved_tokens=settings.preserved_tokens,
+        grammar=grammar,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from engine_ext import EventKind, FinishReason
-from server.errors import ApiError, server_fault, unavailable
+from server.errors import ApiError, invalid, server_fault, unavailable
 from server.histogram import Histogram
 from server.text_limits import TextLimits
 from server.text_stream import TextStream
@@ -21,6 +21,7 @@ _FINISHED: Final = int(EventKind.FINISHED)
 _NO_CELLS: Final = 1  # llama_decode's status where the slots share the cells and none is left
 _STOP_TYPES: Final = {
     FinishReason.EOS: "eos",
+    FinishReason.GRAMMAR_END: "eos",
     FinishReason.TOKEN_LIMIT: "limit",
     FinishReason.CONTEXT_LIMIT: "limit",
     FinishReason.STOP_STRING: "word",
@@ -41,6 +42,7 @@ class Generation:
         "_pieces",
         "_text",
         "error",
+        "grammar_failure",
         "has_new_line",
         "index",
         "is_over",
@@ -70,6 +72,7 @@ class Generation:
         self.truncated = False
         self.stop_type = "none"
         self.error: ApiError | None = None
+        self.grammar_failure = ""  # of the engine, with the end
         self.is_over = False
         self.n_cells = 0
         """Tokens of this sequence that the slot's KV holds: all but the last one, less what context
@@ -156,5 +159,9 @@ class Generation:
             self.error = server_fault(f"llama_decode failed with {event.status} after {n} tokens")
         elif reason is FinishReason.EXCEPTION:
             self.error = server_fault(f"the engine failed after {n} tokens")
+        elif reason is FinishReason.GRAMMAR_FAILED:
+            self.error = invalid(f"the grammar failed after {n} tokens: {self.grammar_failure}")
+        elif reason is FinishReason.GRAMMAR_DEAD_END:
+            self.error = invalid(f"after {n} tokens all that the grammar allows is banned")
         elif reason is FinishReason.STOPPED:
             self.error = unavailable("the server is stopping")

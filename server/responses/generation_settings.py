@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine_ext import SamplingParams
+from server.grammar.spec import GrammarSpec, trigger_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class GenerationSettings:
     timings_per_token: bool = False
     post_sampling_probs: bool = False
     backend_sampling: bool = False
+    grammar: GrammarSpec | None = None
+    preserved_tokens: tuple[int, ...] = ()
 
     def to_json(self, eog_tokens: Sequence[int] = ()) -> dict[str, Any]:
         """As in a response. `eog_tokens` are shown as banned where `ignore_eos` is on."""
@@ -38,8 +41,7 @@ class GenerationSettings:
             if name == "n_probs":
                 body["logit_bias"] = self._biases(eog_tokens)
             if name == "chat_format":
-                body |= {"grammar": "", "grammar_lazy": False, "grammar_triggers": []}
-                body["preserved_tokens"] = []
+                body |= self._grammar()
             body[name] = value
         return body
 
@@ -89,6 +91,16 @@ class GenerationSettings:
             "post_sampling_probs": self.post_sampling_probs,
             "backend_sampling": self.backend_sampling,
             "lora": [],
+        }
+
+    def _grammar(self) -> dict[str, Any]:
+        spec = self.grammar
+        triggers = () if spec is None else spec.triggers
+        return {
+            "grammar": "" if spec is None else spec.shown,
+            "grammar_lazy": bool(triggers),
+            "grammar_triggers": [trigger_json(trigger) for trigger in triggers],
+            "preserved_tokens": list(self.preserved_tokens),
         }
 
     def _biases(self, eog_tokens: Sequence[int]) -> list[dict[str, Any]]:

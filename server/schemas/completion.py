@@ -37,6 +37,7 @@ class CompletionBody(SamplingFields):
     timings_per_token: Annotated[bool | None, Switch()] = None
     verbose: Annotated[bool | None, Switch()] = None
     sse_ping_interval: Annotated[int | None, Whole(-1, INT32_MAX)] = None
+    response_format: Any = None
     response_fields: Annotated[tuple[str, ...] | None, Strings()] = None
     # What a context shift keeps; without --context-shift nothing is shifted.
     n_keep: Annotated[int | None, Whole(-1, INT32_MAX)] = None
@@ -48,9 +49,6 @@ class CompletionBody(SamplingFields):
 
     # Known, and not honoured yet.
     lora: Annotated[Any, Only(([],), "LoRA adapters are not supported")] = None
-    response_format: Annotated[
-        Any, Only(({"type": "text"},), "structured output is not supported")
-    ] = None
     suffix: Annotated[Any, Only(("",), "not supported")] = None
     best_of: Any = None
     min_tokens: Annotated[Any, Only((0,), "not supported")] = None

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from engine_ext import SamplingParams
 from server.errors import invalid_field
 from server.schemas.samplers import Chain
-from server.schemas.values import INT32_MAX, Only, Real, Strings, Switch, Whole
+from server.schemas.values import INT32_MAX, Only, Real, Strings, Switch, Text, Whole
 
 
 class SamplingFields(BaseModel):
@@ -49,15 +49,15 @@ class SamplingFields(BaseModel):
     samplers: Annotated[tuple[str, ...] | None, Chain()] = None
     ignore_eos: Annotated[bool | None, Switch()] = None
     logit_bias: Any = None
+    grammar: Annotated[str | None, Text()] = None
+    json_schema: Any = None
+    grammar_lazy: Annotated[bool | None, Switch()] = None
+    grammar_triggers: Any = None
+    preserved_tokens: Annotated[tuple[str, ...] | None, Strings()] = None
     # The device samples whatever it can without being asked, with the same tokens.
     backend_sampling: Annotated[bool | None, Switch()] = None
 
     # Known, and not honoured yet.
-    grammar: Annotated[Any, Only(("",), "grammars are not supported")] = None
-    json_schema: Annotated[Any, Only((), "JSON schemas are not supported")] = None
-    grammar_lazy: Annotated[Any, Only((False,), "grammars are not supported")] = None
-    grammar_triggers: Annotated[Any, Only(([],), "grammars are not supported")] = None
-    preserved_tokens: Annotated[Any, Only(([],), "grammars are not supported")] = None
     repetition_penalty: Annotated[Any, Only((1, 1.0), "not supported; use repeat_penalty")] = None
 
     def to_sampling_params(

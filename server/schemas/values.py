@@ -132,6 +132,29 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """A string."""
+
+    n_chars_max: int = 2**20
+
+    def check(self, value: object) -> str:
+        """The string."""
+        if not isinstance(value, str):
+            raise wrong_type("string", value)
+        if len(value) > self.n_chars_max:
+            raise fault(f"at most {self.n_chars_max} characters, but got {len(value)}")
+        return value
+
+    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
+        return _schema(self.check)
+
+    def __get_pydantic_json_schema__(
+        self, _: CoreSchema, __: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": ["string", "null"], "maxLength": self.n_chars_max}
+
+
+@dataclass(frozen=True, slots=True)
 class Strings:
     """A list of strings, or with `one` also a single string; bounded."""
 

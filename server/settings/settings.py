@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from engine_ext.config import EngineConfig
 from server.settings.access import AccessSettings
 from server.settings.device import DeviceSettings
+from server.settings.grammar import GrammarSettings
 from server.settings.http import HttpSettings
 from server.settings.limits import LimitSettings
 from server.settings.log import LogSettings
@@ -32,6 +33,7 @@ class Settings(
     HttpSettings,
     SamplingSettings,
     SlotSettings,
+    GrammarSettings,
     ThreadSettings,
     DeviceSettings,
     ModelSettings,
@@ -56,6 +58,7 @@ class Settings(
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         self.sampling_defaults()
+        _ = self.grammar_default
         self.engine_config()
         self.read_api_keys()
         return self

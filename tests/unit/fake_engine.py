@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from engine_ext import (
     DecodeLoop,
@@ -16,12 +17,18 @@ from engine_ext import (
     EngineStats,
     EventKind,
     FinishReason,
+    Grammar,
+    GrammarError,
+    GrammarKind,
     ModelInfo,
     Request,
     SamplingParams,
 )
 from engine_ext.placement import Placement
 from engine_ext.token_stream import TokenStream
+
+if TYPE_CHECKING:
+    from engine_ext import _native
 
 EOS, BOS, N_VOCAB = 256, 257, 258
 
@@ -126,6 +133,8 @@ class FakeEngine:
         self.sequences: list[FakeSequence] = []
         self._news = asyncio.Event()
         self.answer: bytes | None = None
+        self.grammars: list[tuple[GrammarKind, str]] = []
+        self.grammar_error = ""
         self.state = EngineState.READY
         self.load_progress = 1.0
         self.heartbeat_age_s = 0.0
@@ -182,6 +191,12 @@ class FakeEngine:
         preserved_tokens: tuple[int, ...] = (),
     ) -> None:
         del stop, special, preserved_tokens
+
+    async def compile_grammar(self, kind: GrammarKind, text: str) -> Grammar:
+        self.grammars.append((kind, text))
+        if self.grammar_error:
+            raise GrammarError(self.grammar_error)
+        return Grammar(cast("_native.Grammar", object()))
 
     async def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True

@@ -1,0 +1,92 @@
+// Grammars over the model's vocabulary, compiled by llguidance.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/grammar_trigger.h"
+#include "grammar/llguidance_library.h"
+#include "task_thread.h"
+#include "token_mask.h"
+#include "vocabulary.h"
+
+namespace unpaced {
+
+// Stops that a grammar runs into, at compile time and at each token. They bound time and memory.
+struct GrammarLimits {
+  std::uint64_t compile_fuel = 5'000'000;  // about 50,000 a millisecond
+  std::uint64_t step_fuel = 1'000'000;     // about 14,000 a millisecond
+  std::size_t step_items = 1'000'000;      // about 20,000 a millisecond
+  std::size_t row_items = 2000;
+  std::size_t lexer_states = 50'000;  // about 2 KB each
+  std::size_t size = 200'000;         // symbols
+};
+
+// What a grammar needs of a model's vocabulary. By token.
+struct GrammarVocabulary {
+  explicit GrammarVocabulary(const Vocabulary& vocabulary);
+
+  std::vector<std::string> texts;   // what a client sees; a control token has none
+  std::vector<std::string> pieces;  // control tokens spelled out
+  std::vector<bool> is_eog;
+};
+
+class GrammarEngine;
+
+// A compiled grammar. Immutable; any thread.
+class Grammar {
+ public:
+  Grammar(std::shared_ptr<GrammarEngine> engine, LlgMatcher* start);
+  ~Grammar();
+  Grammar(const Grammar&) = delete;
+  Grammar& operator=(const Grammar&) = delete;
+
+  // The grammar of one sequence, from its first token on, or, with triggers, from the first of them
+  // on; the tokens before are free.
+  [[nodiscard]] std::shared_ptr<TokenMask> start(const std::vector<GrammarTrigger>& triggers) const;
+
+ private:
+  const std::shared_ptr<GrammarEngine> engine_;
+  LlgMatcher* const start_;
+  mutable std::mutex mutex_;  // cloning reads what a clone may share
+};
+
+class GrammarEngine : public std::enable_shared_from_this<GrammarEngine> {
+ public:
+  // Sorts every token of the vocabulary: takes a fraction of a second. `library` and `version`: of
+  // llguidance. Throws std::runtime_error.
+  GrammarEngine(GrammarVocabulary vocabulary, const std::string& library,
+                const std::string& version, const GrammarLimits& limits = {});
+  ~GrammarEngine();
+  GrammarEngine(const GrammarEngine&) = delete;
+  GrammarEngine& operator=(const GrammarEngine&) = delete;
+
+  // Any thread; waits for its turn. kind: "json_schema", "lark" or "regex". Throws
+  // std::invalid_argument with the compiler's message.
+  [[nodiscard]] std::shared_ptr<Grammar> compile(const std::string& kind, const std::string& text);
+
+  [[nodiscard]] const LlguidanceLibrary& library() const noexcept { return library_; }
+  [[nodiscard]] const LlgTokenizer* tokenizer() const noexcept { return tokenizer_; }
+  [[nodiscard]] std::int32_t n_vocab() const noexcept {
+    return static_cast<std::int32_t>(vocabulary_.pieces.size());
+  }
+  // Text of a token as triggers see it: control tokens are spelled out.
+  [[nodiscard]] const std::string& piece(TokenId token) const noexcept {
+    return vocabulary_.pieces[static_cast<std::size_t>(token)];
+  }
+  [[nodiscard]] bool is_eog(TokenId token) const noexcept {
+    return vocabulary_.is_eog[static_cast<std::size_t>(token)];
+  }
+
+ private:
+  const LlguidanceLibrary library_;
+  const GrammarLimits limits_;
+  const GrammarVocabulary vocabulary_;
+  LlgTokenizer* tokenizer_ = nullptr;
+  TaskThread compiler_;  // schemas and expressions nest
+};
+
+}  // namespace unpaced

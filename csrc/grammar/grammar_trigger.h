@@ -1,0 +1,17 @@
+// What switches a lazy grammar on.
+#pragma once
+
+#include <string>
+
+#include "sampling/sampling_params.h"
+
+namespace unpaced {
+
+struct GrammarTrigger {
+  TokenId token = -1;  // this token; or, if -1,
+  std::string word;    // these bytes in the text
+  // Whether the grammar begins with the trigger, as llama-server's do, or after it.
+  bool inside = true;
+};
+
+}  // namespace unpaced

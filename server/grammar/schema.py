@@ -1,0 +1,55 @@
+"""JSON schemas, bounded and with our defaults for llguidance."""
+
+from typing import Any, Final
+
+import orjson
+
+MAX_BYTES: Final = 262144
+MAX_NESTING: Final = 100
+# At most what llama-server's grammars allow between the parts of a value: a model at a high
+# temperature would otherwise write blanks until its tokens run out.
+_WHITESPACE: Final = r"( |\n{1,2}[ \t]{0,20})"
+_OPTIONS: Final = "x-guidance"
+
+
+class SchemaError(ValueError):
+    """Not a JSON schema, or too large."""
+
+
+def for_llguidance(text: str) -> str:
+    """The schema as llguidance takes it. Raises: SchemaError."""
+    if len(text.encode()) > MAX_BYTES:
+        raise SchemaError(f"the schema is longer than {MAX_BYTES} bytes")
+    try:
+        schema = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise SchemaError(f"the schema is not JSON: {error}") from None
+    if schema is True:
+        schema = {}
+    if not isinstance(schema, dict):
+        raise SchemaError("the schema must be an object or a boolean")
+    if _nesting(schema) > MAX_NESTING:
+        raise SchemaError(f"the schema is nested more than {MAX_NESTING} deep")
+    options = schema.get(_OPTIONS, {})
+    if not isinstance(options, dict):
+        raise SchemaError(f"{_OPTIONS} must be an object")
+    if options.get("lenient"):
+        raise SchemaError(f"{_OPTIONS}.lenient would ignore parts of the schema")
+    merged = {"whitespace_pattern": _WHITESPACE} | options
+    return orjson.dumps(schema | {_OPTIONS: merged}).decode()
+
+
+def _nesting(value: Any) -> int:
+    """Levels of objects and arrays."""
+    depth, level = 0, [value]
+    while level:
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        depth += 1
+        if depth > MAX_NESTING + 1:
+            break
+    return depth - 1

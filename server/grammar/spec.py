@@ -1,0 +1,49 @@
+"""What a request wants its text to be, before it is compiled."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from engine_ext import GrammarTrigger
+
+GrammarSource = Literal["json_schema", "gbnf", "regex", "lark"]
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarSpec:
+    """A grammar's source. `kind`: what language `text` is in; a JSON schema is JSON text.
+
+    `triggers`: the text is free until one of them comes; empty: the grammar holds from the first
+    token on. A tool call after free text is a trigger and the grammar of the call; the answer after
+    a reasoning block is a trigger outside the grammar (`inside=False`) and the answer's schema.
+    """
+
+    kind: GrammarSource
+    text: str
+    triggers: tuple[GrammarTrigger, ...] = ()
+
+    @classmethod
+    def of_schema(cls, schema: Any, triggers: tuple[GrammarTrigger, ...] = ()) -> "GrammarSpec":
+        """Of a parsed JSON schema."""
+        return cls("json_schema", orjson.dumps(schema).decode(), triggers)
+
+    @property
+    def shown(self) -> str:
+        """As `generation_settings` shows it: GBNF as it came, the rest as llguidance's Lark."""
+        if self.kind == "json_schema":
+            return f"%llguidance {{}}\nstart: %json {self.text}"
+        if self.kind == "regex":
+            return f"%llguidance {{}}\nstart: /{self.text}/"
+        return self.text
+
+
+ANY_OBJECT = GrammarSpec.of_schema({"type": "object"})
+
+
+def trigger_json(trigger: GrammarTrigger) -> dict[str, Any]:
+    """As llama-server shows it: type 0 is a token, 1 a word."""
+    word = trigger.word.decode(errors="replace")
+    if trigger.token < 0:
+        return {"type": 1, "value": word}
+    return {"type": 0, "value": word, "token": trigger.token}

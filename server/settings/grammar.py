@@ -1,0 +1,73 @@
+"""What every text must be if its request does not say."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel
+
+from server.grammar.fields import of_text
+from server.grammar.gbnf import parse_gbnf
+from server.grammar.schema import for_llguidance
+from server.grammar.spec import GrammarSpec
+from server.settings.option import Option
+
+
+class GrammarSettings(BaseModel):
+    """What every text must be if its request does not say."""
+
+    group: ClassVar[str] = "Grammar"
+
+    grammar: Annotated[
+        str,
+        Option(
+            ("--grammar",),
+            "GBNF that every text follows whose request brings no grammar or schema",
+            metavar="GBNF",
+        ),
+    ] = ""
+    grammar_file: Annotated[
+        Path | None, Option(("--grammar-file",), "the same from a file", metavar="FILE")
+    ] = None
+    json_schema: Annotated[
+        str,
+        Option(
+            ("-j", "--json-schema"),
+            "JSON schema that every text follows whose request brings no grammar or schema",
+            metavar="SCHEMA",
+        ),
+    ] = ""
+    json_schema_file: Annotated[
+        Path | None,
+        Option(("-jf", "--json-schema-file"), "the same from a file", metavar="FILE"),
+    ] = None
+
+    @cached_property
+    def grammar_default(self) -> GrammarSpec | None:
+        """The grammar of these settings. Raises: ValueError beginning with a field's name."""
+        given = [
+            name
+            for name in ("grammar", "grammar_file", "json_schema", "json_schema_file")
+            if getattr(self, name)
+        ]
+        if not given:
+            return None
+        if len(given) > 1:
+            raise ValueError(f"{given[1]}: cannot be combined with {given[0]}")
+        name = given[0]
+        value = getattr(self, name)
+        if isinstance(value, Path):
+            try:
+                value = value.read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"{name}: cannot read {value}: {error}") from None
+        try:
+            if name.startswith("json_schema"):
+                for_llguidance(value)
+                return GrammarSpec("json_schema", value)
+            spec = of_text(value)
+            if spec.kind == "gbnf":
+                parse_gbnf(spec.text)
+            return spec
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
