@@ -2,7 +2,7 @@
 or a refusal that says why."""
 
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import pytest
 
@@ -89,7 +89,7 @@ async def test_ten_thousand_tokens_across_many_windows(models: dict[str, Path]) 
 async def test_a_context_of_thirty_two_thousand_tokens(models: dict[str, Path]) -> None:
     results = {}
     prompt = [1, *(300 + i * 7 % 3000 for i in range(32_400))]
-    loops: tuple[Literal["host", "device"], ...] = ("host", "device")
+    loops: tuple[Loop, ...] = ("host", "device")
     for loop in loops:
         config = EngineConfig(
             model_path=models["llama"], n_ctx=32_768, n_threads=1, decode_loop=loop
@@ -138,10 +138,9 @@ async def test_logits_that_are_not_finite_end_the_request_within_the_loop(
     at = next(i for i in range(20, 60) if tokens[i] not in tokens[:i] and tokens[i] > 400)
     path = tmp_path / "nan.gguf"
     write_random_model(path, "llama", nan_token=tokens[at])
-    for loop in ("host", "ahead", "device"):
-        config = EngineConfig(
-            model_path=path, n_ctx=1024, n_threads=1, decode_loop=cast(Loop, loop)
-        )
+    loops: tuple[Loop, ...] = ("host", "ahead", "device")
+    for loop in loops:
+        config = EngineConfig(model_path=path, n_ctx=1024, n_threads=1, decode_loop=loop)
         async with Engine(config) as engine:
             request = Request(prompt=[1, *range(300, 340)], sampling=GREEDY, max_tokens=60)
             for _ in range(2):  # the first one's cells are gone
