@@ -1,12 +1,17 @@
 """From a chat request's body to what is generated and how its text is read."""
 
-import asyncio
+import secrets
+import string
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from server.chat.messages import read_messages
-from server.chat.parser import ChatParser
-from server.chat.template import ChatTemplate
+from server.chat.options import ChatOptions, read_options
+from server.chat.parser import AnswerSyntax, ChatParser
+from server.chat.prompt import ChatPrompt, render_prompt
+from server.chat.templates import TemplateFacts
+from server.chat.tools.offer import ToolOffer, read_tools
+from server.chat.tools.syntax import JSON_CALL
 from server.errors import invalid, invalid_field
 from server.schemas.completion import CompletionBody, parse_completion
 from server.schemas.values import json_type
@@ -14,39 +19,99 @@ from server.schemas.values import json_type
 if TYPE_CHECKING:
     from server.state import ServerState
 
+_ALPHABET: Final = string.ascii_letters + string.digits
+
 
 @dataclass(frozen=True, slots=True)
 class ChatPlan:
-    """A chat request, ready to run. `body` holds the rendered prompt and all native fields."""
+    """A chat request, ready to run. `body` holds the rendered prompt and all native fields.
+
+    `prefix` is the part of the answer that the client wrote and wants to have back.
+    """
 
     prompt: str
     body: CompletionBody
+    syntax: AnswerSyntax
+    prefix: str = ""
 
     def new_parser(self) -> ChatParser:
         """A parser for one choice's text."""
-        return ChatParser()
+        return ChatParser(self.syntax, _new_call_id)
 
 
 async def prepare_chat(state: "ServerState", body: dict[str, Any]) -> ChatPlan:
     """Check a chat body and render its prompt. Raises: ApiError (400)."""
     messages = read_messages(body)
-    template = ChatTemplate.of_model(state.engine.model)
-    context = {"messages": messages, "add_generation_prompt": True}
-    prompt = await asyncio.to_thread(template.render, context)
-    return ChatPlan(prompt=prompt, body=parse_completion(_native_body(body, prompt)))
+    offer = read_tools(body)
+    templates, model = state.chat, state.engine.model
+    await templates.load(model)
+    facts = templates.choose(has_tools=bool(offer.tools))
+    _check_together(body, offer, facts)
+    options = read_options(body, messages, state.settings, facts)
+    prompt = await render_prompt(templates, facts, model, messages, offer, options)
+    return ChatPlan(
+        prompt=prompt.text,
+        body=parse_completion(_native_body(body, prompt.text, offer)),
+        syntax=_answer_syntax(state, facts, offer, options, prompt),
+        prefix=prompt.prefill if options.echo else "",
+    )
 
 
-def _native_body(body: dict[str, Any], prompt: str) -> dict[str, Any]:
+def _answer_syntax(
+    state: "ServerState",
+    facts: TemplateFacts,
+    offer: ToolOffer,
+    options: ChatOptions,
+    prompt: ChatPrompt,
+) -> AnswerSyntax:
+    if state.settings.skip_chat_parsing or facts.builtin:
+        return AnswerSyntax()
+    tags = facts.reasoning
+    parallel = facts.can("parallel_tool_calls") if offer.parallel is None else offer.parallel
+    is_content = options.continuation == "content"
+    return AnswerSyntax(
+        reasoning=None if tags is None or is_content else (tags.start, tags.end),
+        opens_reasoning=prompt.opens_reasoning,
+        reasoning_format=options.reasoning_format,
+        syntax=(facts.tools or JSON_CALL) if offer.is_open else None,
+        tools=offer.only,
+        max_calls=0 if parallel else 1,
+    )
+
+
+def _check_together(body: dict[str, Any], offer: ToolOffer, facts: TemplateFacts) -> None:
+    if facts.builtin and (offer.tools or offer.choice != "auto"):
+        raise invalid("tools param requires --jinja flag", param="tools")
+    if body.get("json_schema") is not None and body.get("grammar"):
+        raise invalid("Cannot use both json_schema and grammar", param="grammar")
+    if offer.is_open and body.get("grammar"):
+        raise invalid("Cannot use custom grammar constraints with tools.", param="grammar")
+    if offer.is_open and offer.choice == "required":
+        raise invalid_field("tool_choice", "only \"auto\" and \"none\" are supported")
+
+
+def _native_body(body: dict[str, Any], prompt: str, offer: ToolOffer) -> dict[str, Any]:
     """The rest of the body, as /completion takes it."""
     native = body | {"prompt": prompt, "echo": None}
     logprobs, top = body.get("logprobs"), body.get("top_logprobs")
     if logprobs is not None and not isinstance(logprobs, bool):
         raise invalid_field("logprobs", f"type must be boolean, but is {json_type(logprobs)}")
     if logprobs:
+        if offer.tools and body.get("stream"):
+            raise invalid("logprobs is not supported with tools + stream", param="logprobs")
         if top is not None and (isinstance(top, bool) or not isinstance(top, int)):
             raise invalid_field("top_logprobs", f"type must be number, but is {json_type(top)}")
         native["n_probs"] = 20 if top is None else top
     elif top is not None:
         raise invalid("top_logprobs requires logprobs to be set to true", param="top_logprobs")
     native.pop("logprobs", None)
+    for field in ("reasoning_budget_tokens", "thinking_budget_tokens"):
+        if body.get(field) not in (None, -1):
+            raise invalid_field(field, "a reasoning budget is not supported")
+    if body.get("reasoning_control"):
+        raise invalid_field("reasoning_control", "not supported")
     return native
+
+
+def _new_call_id() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(32))
