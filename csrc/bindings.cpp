@@ -93,6 +93,10 @@ nb::list token_pieces(PyEngine& self, bool special) {
   return pieces;
 }
 
+nb::object bytes_or_none(const char* text) {
+  return text == nullptr ? nb::object(nb::none()) : nb::object(nb::bytes(text));
+}
+
 nb::dict model_info(PyEngine& self) {
   const llama_model* model = self.get().model();
   const llama_vocab* vocab = llama_model_get_vocab(model);
@@ -100,7 +104,6 @@ nb::dict model_info(PyEngine& self) {
   llama_model_desc(model, description.data(), description.size());
   std::array<char, 256> name{};
   llama_model_meta_val_str(model, "general.name", name.data(), name.size());
-  const char* chat_template = llama_model_chat_template(model, nullptr);
   nb::list eog_tokens;
   for (std::int32_t id = 0; id < llama_vocab_n_tokens(vocab); ++id) {
     if (llama_vocab_is_eog(vocab, id)) eog_tokens.append(id);
@@ -133,8 +136,8 @@ nb::dict model_info(PyEngine& self) {
   info["fim_middle"] = llama_vocab_fim_mid(vocab);
   info["fim_repo"] = llama_vocab_fim_rep(vocab);
   info["fim_separator"] = llama_vocab_fim_sep(vocab);
-  info["chat_template"] =
-      chat_template == nullptr ? nb::object(nb::none()) : nb::object(nb::bytes(chat_template));
+  info["chat_template"] = bytes_or_none(llama_model_chat_template(model, nullptr));
+  info["chat_template_tool_use"] = bytes_or_none(llama_model_chat_template(model, "tool_use"));
   return info;
 }
 

@@ -36,7 +36,12 @@ def format_chat(
     while True:
         buffer = ctypes.create_string_buffer(size)
         n = llama_cpp.llama_chat_apply_template(
-            template.encode(errors="replace"), chat, len(messages), add_generation_prompt, buffer, size
+            template.encode(errors="replace"),
+            chat,
+            len(messages),
+            add_generation_prompt,
+            buffer,
+            size,
         )
         if n < 0:
             raise ValueError("this template is none of llama.cpp's built-in ones")

@@ -370,6 +370,7 @@ class Engine:
         eog = frozenset(info.pop("eog_tokens"))
         suppressed = tuple(info.pop("suppress_tokens"))
         chat_template = info.pop("chat_template")
+        tool_use = info.pop("chat_template_tool_use")
         name = info.pop("name").decode(errors="replace")
         description = info.pop("description").decode(errors="replace")
         return ModelInfo(
@@ -379,6 +380,7 @@ class Engine:
             eog_tokens=eog,
             suppress_tokens=suppressed,
             chat_template=None if chat_template is None else chat_template.decode(errors="replace"),
+            chat_template_tool_use=None if tool_use is None else tool_use.decode(errors="replace"),
             bos_piece=self._special_piece(info["bos"]),
             eos_piece=self._special_piece(info["eos"]),
             **info,

@@ -40,3 +40,5 @@ class ModelInfo:
     chat_template: str | None
     bos_piece: str
     eos_piece: str
+    chat_template_tool_use: str | None = None
+    """A second template, for requests with tools."""

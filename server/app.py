@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from engine_ext.build_info import read_build_info
 from server.admission import Admission
+from server.chat.templates import ChatTemplates
 from server.errors import ApiError, handle_error, unavailable
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import LiveCollector, Metrics
@@ -33,6 +34,7 @@ from server.settings import Settings
 from server.slot_table import SlotTable
 from server.state import Phase, ServerState
 from server.vertex import VertexAi
+from server.visible_tokens import VisibleTokens
 
 if TYPE_CHECKING:
     from engine_ext import Engine
@@ -101,6 +103,8 @@ def _make_state(engine: "Engine", settings: Settings) -> ServerState:
         slots=SlotTable(settings.n_slots),
         metrics=counters,
         llamacpp=LlamacppMetrics(counters, admission),
+        chat=ChatTemplates(settings),
+        visible_tokens=VisibleTokens(engine, special=settings.special),
         fingerprint=f"b1-{build.llama_commit[:7]}",
     )
 
@@ -116,15 +120,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.admission.refuse_waiting(unavailable("the server is stopping"))
         app.state.loaded.cancel()
         await state.engine.stop()
+        state.chat.close()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await app.state.loaded
         gc.unfreeze()  # or cycles that hold native objects outlive the interpreter
 
 
 async def _load(state: ServerState) -> None:
+    templates = asyncio.create_task(state.chat.start())  # beside the model
     await state.engine.start()
     # What start-up made lives until the end: the collector need not look at it again.
     gc.collect()
     gc.freeze()
     if state.phase is Phase.LOADING:
         state.phase = Phase.READY
+        await templates
+        await state.chat.load(state.engine.model)

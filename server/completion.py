@@ -48,10 +48,12 @@ async def make_completion(
     *,
     arrived_us: int,
     grammar: GrammarSpec | None = None,
+    marks: tuple[str, ...] = (),
 ) -> "CompletionResponse":
     """Tokenise, check against the model, and take places in the queue. Raises: ApiError.
 
-    `grammar`: wins over what the body asks for.
+    `grammar`: wins over what the body asks for. `marks`: control tokens in these texts are written
+    out in the answer.
     """
     state.admission.check_room()
     engine = state.engine
@@ -62,12 +64,16 @@ async def make_completion(
     if grammar is None:
         grammar = await read_grammar(engine, body) or state.settings.grammar_default
     compiled = None if grammar is None else await compile_grammar(state, grammar)
-    preserved = await read_preserved_tokens(engine, body)
+    texts = await state.visible_tokens.texts(marks, await read_preserved_tokens(engine, body))
     settings = replace(
-        _generation_settings(state, body, sampling), grammar=grammar, preserved_tokens=preserved
+        _generation_settings(state, body, sampling),
+        grammar=grammar,
+        preserved_tokens=texts.preserved,
     )
     await engine.prepare_stop(
-        engine_stops(settings.stop), special=state.settings.special, preserved_tokens=preserved
+        engine_stops(settings.stop),
+        special=state.settings.special,
+        preserved_tokens=texts.preserved,
     )
     facts = ResponseFacts(
         body=body,
@@ -76,7 +82,7 @@ async def make_completion(
         fingerprint=state.fingerprint,
         completion_id="chatcmpl-" + "".join(secrets.choice(_ALPHABET) for _ in range(32)),
         created=int(time.time()),
-        pieces=_pieces(state, preserved),
+        pieces=texts.pieces,
         pieces_special=engine.token_pieces_special,
         eog_tokens=sorted(engine.model.eog_tokens),
         is_sentencepiece=engine.model.vocab_type == _SENTENCEPIECE,
@@ -115,17 +121,6 @@ def _note_start(state: ServerState, choice: Choice, event: "TokenEvent") -> None
 def _text_limits(body: CompletionBody) -> TextLimits | None:
     n_indent, t_max_ms = body.n_indent or 0, body.t_max_predict_ms or 0
     return TextLimits(n_indent, t_max_ms) if n_indent > 0 or t_max_ms > 0 else None
-
-
-def _pieces(state: ServerState, preserved: Sequence[int]) -> Sequence[bytes]:
-    """What the client sees of each token."""
-    engine = state.engine
-    if state.settings.special or not preserved:
-        return engine.token_pieces_special if state.settings.special else engine.token_pieces
-    pieces = list(engine.token_pieces)
-    for token in preserved:
-        pieces[token] = engine.token_pieces_special[token]
-    return pieces
 
 
 def _generation_settings(

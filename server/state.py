@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from server.admission import Admission
+from server.chat.templates import ChatTemplates
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import Metrics
 from server.settings import Settings
 from server.slot_table import SlotTable
+from server.visible_tokens import VisibleTokens
 
 if TYPE_CHECKING:
     from engine_ext import Engine
@@ -35,6 +37,8 @@ class ServerState:
     metrics: Metrics
     llamacpp: LlamacppMetrics
     slots: SlotTable
+    chat: ChatTemplates
+    visible_tokens: VisibleTokens
     fingerprint: str
     """`system_fingerprint` and `build_info`: llama-server's form, with llama.cpp's commit."""
     phase: Phase = Phase.LOADING

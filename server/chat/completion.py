@@ -28,5 +28,9 @@ async def run_chat(
 ) -> CompletionResponse:
     """Run a plan. Raises: ApiError."""
     return await make_completion(
-        state, plan.body, partial(writer, plan=plan), arrived_us=arrived_us
+        state,
+        plan.body,
+        partial(writer, plan=plan),
+        arrived_us=arrived_us,
+        marks=plan.syntax.marks,
     )

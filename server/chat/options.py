@@ -59,8 +59,7 @@ def _read_variables(
     if asked is not None:
         if not isinstance(asked, bool):
             raise invalid(
-                'invalid type for "enable_thinking" (expected boolean, got '
-                f"{json_type(asked)})",
+                f'invalid type for "enable_thinking" (expected boolean, got {json_type(asked)})',
                 param="chat_template_kwargs",
             )
         enabled = asked
@@ -72,7 +71,11 @@ def _read_variables(
             )
         if effort == "none":
             enabled = False
-            variables.pop("reasoning_effort", None)
+            variables = {
+                name: value
+                for name, value in variables.items()
+                if name not in ("reasoning_effort", "enable_thinking")
+            }
         elif effort:
             variables["reasoning_effort"] = effort
     return variables, enabled

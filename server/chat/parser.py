@@ -18,7 +18,7 @@ class AnswerSyntax:
     """What an answer may hold besides content.
 
     `reasoning`: the tags around the model's thoughts. `opens_reasoning`: the prompt ends within
-    them. `tools` and `syntax`: the functions that may be called, and how. `max_calls` 0: any number.
+    them. `tools` and `syntax`: the functions that may be called, and how; `max_calls` 0: no limit.
     """
 
     reasoning: tuple[str, str] | None = None
@@ -114,9 +114,9 @@ class ChatParser:
 
     def begin_call(self, name: str) -> None:
         """A tool call begins; from here on it is not taken back."""
-        call = {"name": name, "arguments": [], "id": self._call_id()}
-        self._calls.append(call)
-        delta = ToolCallDelta(len(self._calls) - 1, id=call["id"], name=name)
+        call_id = self._call_id()
+        self._calls.append({"name": name, "arguments": [], "id": call_id})
+        delta = ToolCallDelta(len(self._calls) - 1, id=call_id, name=name)
         self._deltas.append(ChatDelta(tool_calls=(delta,)))
 
     def add_arguments(self, text: str) -> None:

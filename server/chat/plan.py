@@ -87,7 +87,7 @@ def _check_together(body: dict[str, Any], offer: ToolOffer, facts: TemplateFacts
     if offer.is_open and body.get("grammar"):
         raise invalid("Cannot use custom grammar constraints with tools.", param="grammar")
     if offer.is_open and offer.choice == "required":
-        raise invalid_field("tool_choice", "only \"auto\" and \"none\" are supported")
+        raise invalid_field("tool_choice", 'only "auto" and "none" are supported')
 
 
 def _native_body(body: dict[str, Any], prompt: str, offer: ToolOffer) -> dict[str, Any]:

@@ -7,12 +7,12 @@ common_chat_template_direct_apply_impl).
 import asyncio
 import datetime
 import json
-import os.path
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from server.chat.common_prefix import common_prefix
 from server.chat.options import ChatOptions
 from server.chat.templates import ChatTemplates, TemplateFacts, template_fault
 from server.chat.tools.offer import ToolOffer
@@ -54,7 +54,7 @@ async def render_prompt(
     prefill = ""
     if last is not None:
         longer = await templates.render(facts, context | {"add_generation_prompt": True})
-        start = longer[len(os.path.commonprefix([text, longer])) :]
+        start = longer[len(common_prefix(text, longer)) :]
         prefill = _text_of(last["content"])
         text += _continue(start, last, facts, options)
     text = _without_specials(text, model)
@@ -67,7 +67,7 @@ async def render_prompt(
 def _context(
     facts: TemplateFacts, model: "ModelInfo", offer: ToolOffer, options: ChatOptions
 ) -> dict[str, Any]:
-    now = datetime.datetime.now()  # noqa: DTZ005 - local time, as in llama-server
+    now = datetime.datetime.now()  # local time, as in llama-server
     context: dict[str, Any] = {}
     preserve = options.variables.get("preserve_reasoning")
     if isinstance(preserve, bool):
@@ -183,8 +183,6 @@ def _format_builtin(facts: TemplateFacts, messages: Messages, options: ChatOptio
 
     chat = [(message["role"], _text_of(message["content"])) for message in messages]
     try:
-        return format_chat(
-            facts.source, chat, add_generation_prompt=options.add_generation_prompt
-        )
+        return format_chat(facts.source, chat, add_generation_prompt=options.add_generation_prompt)
     except ValueError as error:
         raise template_fault(f"{error}; try --jinja") from None

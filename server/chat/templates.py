@@ -37,18 +37,16 @@ class ReasoningTags:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFacts:
-    """One template. `builtin`: llama.cpp's code formats messages, not Jinja.
-
-    `thinks`: the prompt changes with `enable_thinking`.
-    """
+    """One template. `builtin`: llama.cpp's code formats messages, not Jinja."""
 
     name: str
     source: str
     capabilities: dict[str, bool]
     reasoning: ReasoningTags | None = None
     tools: ToolSyntax | None = None
-    thinks: bool = False
     builtin: bool = False
+    fault: str = ""
+    """Why it cannot be used at all; its requests are refused."""
 
     def can(self, what: str) -> bool:
         """A capability by llama-server's name, without `supports_`."""
@@ -72,9 +70,9 @@ _NOTHING_KNOWN: Final = {
 class ChatTemplates:
     """The template in use, and the model's second one for requests with tools, if it has one."""
 
-    def __init__(self, settings: "Settings") -> None:
+    def __init__(self, settings: "Settings", renderer: Renderer | None = None) -> None:
         self._settings = settings
-        self._renderer = Renderer()
+        self._renderer = renderer or Renderer()
         self._loading: asyncio.Task[None] | None = None
         self.default: TemplateFacts | None = None
         self.tool_use: TemplateFacts | None = None
@@ -98,6 +96,8 @@ class ChatTemplates:
     async def render(self, facts: TemplateFacts, context: dict[str, Any]) -> str:
         """The prompt. Raises: ApiError (400) with the template's own message."""
         try:
+            if facts.fault:
+                raise TemplateError(facts.fault)
             return await self._renderer.render(facts.name, context)
         except TemplateError as error:
             raise template_fault(str(error)) from None
@@ -126,6 +126,10 @@ class ChatTemplates:
     async def _facts(self, name: str, source: str) -> TemplateFacts:
         try:
             await self._renderer.compile(name, _patched(source))
+        except TemplateError as error:
+            structlog.get_logger().warning("chat template", template=name, fault=str(error))
+            return TemplateFacts(name, source, _NOTHING_KNOWN, fault=str(error))
+        try:
             found = await self._renderer.analyse(name)
         except TemplateError as error:
             structlog.get_logger().warning("chat template", template=name, fault=str(error))
@@ -137,7 +141,6 @@ class ChatTemplates:
             capabilities=found["capabilities"],
             reasoning=None if tags is None else ReasoningTags(**tags),
             tools=None if found["tools"] is None else ToolSyntax(**found["tools"]),
-            thinks=found["thinks"],
         )
 
 

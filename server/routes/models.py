@@ -82,6 +82,8 @@ async def props(request: Request) -> Response:
     """llama-server's description of the server and of the defaults."""
     state = state_of(request)
     model, settings = state.engine.model, state.settings
+    await state.chat.load(model)
+    template, tool_use = state.chat.choose(has_tools=False), state.chat.tool_use
     defaults = GenerationSettings(
         sampling=settings.sampling_defaults(), n_predict=-1
     ).to_defaults_json()
@@ -98,7 +100,8 @@ async def props(request: Request) -> Response:
         "endpoint_metrics": settings.metrics,
         "ui": settings.ui,
         "ui_settings": {},
-        "chat_template": model.chat_template or "",
+        "chat_template": template.source,
+        "chat_template_caps": (tool_use or template).capabilities,
         "bos_token": model.bos_piece,
         "eos_token": model.eos_piece,
         "build_info": state.fingerprint,

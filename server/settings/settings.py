@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from engine_ext.config import EngineConfig
 from server.settings.access import AccessSettings
+from server.settings.chat import ChatSettings
 from server.settings.device import DeviceSettings
 from server.settings.grammar import GrammarSettings
 from server.settings.http import HttpSettings
@@ -31,6 +32,7 @@ class Settings(
     AccessSettings,
     PageSettings,
     HttpSettings,
+    ChatSettings,
     SamplingSettings,
     SlotSettings,
     GrammarSettings,

@@ -14,6 +14,7 @@ from server.chat.rendering.tool_syntax import find_tool_syntax
 # Tags that models write although their templates drop or hide the reasoning of earlier turns.
 _KNOWN_TAGS: Final = (
     ("<|channel|>analysis<|message|>", "<|end|>"),
+    ("<|channel>thought", "<channel|>"),
     ("<think>", "</think>"),
     ("[THINK]", "[/THINK]"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
@@ -37,14 +38,13 @@ def analyse(template: CompiledTemplate) -> dict[str, Any]:
         "capabilities": caps.to_json(),
         "reasoning": reasoning,
         "tools": tools,
-        "thinks": _asks_for_thinking(template),
     }
 
 
 def _reasoning(template: CompiledTemplate) -> dict[str, str] | None:
     """The tags, and the exact text that stands before and after the thoughts of a message."""
     answer = {"role": "assistant", "content": "C0NTENT", "reasoning_content": "REAS0NING"}
-    trial = Trial(template, [_USER, answer], enable_thinking=True)
+    trial = Trial(template, [_USER, answer], variables={"enable_thinking": True})
     before, found, after = (trial.text or "").partition("REAS0NING")
     tags = _known_tags(template) or (_shown_tags(before, after) if found else None)
     if tags is None:
@@ -74,11 +74,3 @@ def _shown_tags(before: str, after: str) -> tuple[str, str] | None:
     # Anything else is the turn's own header or end.
     is_pair = end in (f"{start[0]}/{start[1:]}", start.replace("START", "END"))
     return (start, end) if is_pair else None
-
-
-def _asks_for_thinking(template: CompiledTemplate) -> bool:
-    """True if the generation prompt changes with `enable_thinking`."""
-    texts = [Trial(template, [_USER], enable_thinking=value).text for value in (True, False)]
-    return texts[0] != texts[1]
-
-

@@ -57,7 +57,7 @@ class Trial:
         messages: list[dict[str, Any]],
         *,
         tools: list[dict[str, Any]] | None = None,
-        **extra: Any,
+        variables: dict[str, Any] | None = None,
     ) -> None:
         self.usage = Usage()
         context = {
@@ -66,7 +66,7 @@ class Trial:
             "bos_token": "",
             "eos_token": "",
             "add_generation_prompt": True,
-        } | {key: track(value, self.usage, key) for key, value in extra.items()}
+        } | {key: track(value, self.usage, key) for key, value in (variables or {}).items()}
         environment = template.environment
         is_string, to_json = environment.tests["string"], environment.filters["tojson"]
         environment.tests["string"] = self._is_string
@@ -161,8 +161,7 @@ def _probe_reasoning(template: CompiledTemplate, caps: Capabilities) -> None:
             answer | {"reasoning_content": "Reasoning content"},
             _USER,
         ],
-        enable_thinking=True,
-        **preserve_reasoning(True),
+        variables={"enable_thinking": True} | preserve_reasoning(True),
     )
     caps.supports_preserve_reasoning = trial.text is not None and mark in trial.text
     caps.supports_reasoning_effort = not template.names.isdisjoint(reasoning_effort(""))

@@ -29,6 +29,9 @@ class LenientUndefined(jinja2.ChainableUndefined):
 
     __slots__ = ()
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self
+
     def __add__(self, other: Any) -> Any:
         return other if isinstance(other, str) else super().__add__(other)
 
@@ -49,7 +52,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 class GenerationBlock(Extension):
     """`{% generation %}`: marks the assistant's text for training; here it is just its body."""
 
-    tags = {"generation"}
+    tags = {"generation"}  # noqa: RUF012 - as the base class declares it
 
     def parse(self, parser: Parser) -> Node:
         """The block's body, as a call that returns it."""
@@ -72,6 +75,9 @@ class CompiledTemplate:
             extensions=[LoopControlExtension, GenerationBlock],
         )
         environment.filters["tojson"] = _to_json
+        environment.filters["safe"] = (
+            str  # nothing is escaped here: marking a text must not begin it
+        )
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = _strftime_now
         self.environment = environment
@@ -115,7 +121,7 @@ def _raise_exception(message: str) -> NoReturn:
 
 
 def _strftime_now(form: str) -> str:
-    return datetime.datetime.now().strftime(form)  # noqa: DTZ005 - local time, as everywhere
+    return datetime.datetime.now().strftime(form)
 
 
 def _to_json(

@@ -3,7 +3,7 @@
 import struct
 from typing import BinaryIO, Final
 
-CPU_LIMIT_S: Final = 2.0
+CPU_LIMIT_S: Final = 1.0
 """CPU time for one answer."""
 LENGTH: Final = struct.Struct("<I")
 

@@ -4,10 +4,10 @@ The result is JSON for `server.chat.tools.syntax.ToolSyntax`.
 """
 
 import json
-import os.path
 import re
 from typing import Any, Final
 
+from server.chat.common_prefix import common_prefix
 from server.chat.rendering.capabilities import Capabilities, Trial
 from server.chat.rendering.environment import CompiledTemplate
 
@@ -72,10 +72,10 @@ class _Probe:
             plain = self._render({"content": _TEXT})
             if with_calls is None or plain is None or _TEXT not in plain:
                 continue
-            start = len(os.path.commonprefix([with_calls, plain]))
+            start = len(common_prefix(with_calls, plain))
             start = _not_in_tag(with_calls, min(start, plain.index(_TEXT)), -1)
             tail = plain[plain.index(_TEXT) + len(_TEXT) :]
-            n_tail = len(os.path.commonprefix([with_calls[::-1], tail[::-1]]))
+            n_tail = len(common_prefix(with_calls[::-1], tail[::-1]))
             return with_calls[start : _not_in_tag(with_calls, len(with_calls) - n_tail, +1)]
         return None
 
@@ -89,7 +89,7 @@ class _Probe:
     def _render(self, answer: dict[str, Any]) -> str | None:
         messages = [_USER, {"role": "assistant"} | answer]
         return Trial(
-            self._template, messages, tools=[_TOOL], add_generation_prompt=False
+            self._template, messages, tools=[_TOOL], variables={"add_generation_prompt": False}
         ).text
 
 
@@ -167,7 +167,7 @@ def _find_tagged(text: str) -> Found | None:
     key_a, value_a, key_b, value_b = places
     between = rest[value_a + len(_VALUES[0]) : key_b]
     tail = rest[value_b + len(_VALUES[1]) :]
-    value_end = os.path.commonprefix([between, tail])
+    value_end = common_prefix(between, tail)
     value_end = value_end[: _not_in_tag(tail, len(value_end), -1)]
     value_end = value_end[: _not_in_tag(between, len(value_end), -1)]
     key_start = between[len(value_end) :]

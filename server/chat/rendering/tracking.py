@@ -1,6 +1,6 @@
 """Values that remember whether a template looked at them."""
 
-from collections.abc import ItemsView, Iterator, ValuesView
+from collections.abc import Iterator
 from typing import Any, SupportsIndex
 
 
@@ -61,14 +61,16 @@ class TrackedDict(dict[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """As a dict's."""
-        return self[key] if key in self else default
+        if key not in self:
+            return default
+        return self[key]
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> Any:
         """As a dict's; uses all of it."""
         self._use_all()
         return super().items()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> Any:
         """As a dict's; uses all of it."""
         self._use_all()
         return super().values()

@@ -7,6 +7,7 @@ timer of CPU time ends it when an answer takes too long, whatever it is doing.
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -26,9 +27,13 @@ class Worker:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """`{"result": ...}` or `{"error": text}`."""
-        operation = {"compile": self._compile, "analyse": self._analyse, "render": self._render}
+        operations: dict[str, Callable[..., Any]] = {
+            "compile": self._compile,
+            "analyse": self._analyse,
+            "render": self._render,
+        }
         try:
-            return {"result": operation[request.pop("op")](**request)}
+            return {"result": operations[request.pop("op")](**request)}
         except TemplateFailure as failure:
             return {"error": str(failure)}
         except MemoryError:

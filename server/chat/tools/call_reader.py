@@ -216,7 +216,11 @@ class TaggedCallReader(CallReader):
         return key, '"true"' in tail
 
 
-_READERS: Final = {"json": JsonCallReader, "named": NamedCallReader, "tagged": TaggedCallReader}
+_READERS: Final[dict[str, type[JsonCallReader | NamedCallReader | TaggedCallReader]]] = {
+    "json": JsonCallReader,
+    "named": NamedCallReader,
+    "tagged": TaggedCallReader,
+}
 
 
 def call_reader(
@@ -258,5 +262,3 @@ def _tagged_value(value: str, schema: object, is_text: bool | None) -> str:
         except orjson.JSONDecodeError:
             pass
     return orjson.dumps(value).decode()
-
-
