@@ -3,6 +3,7 @@
 #include <ggml.h>
 #include <llama.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -17,6 +18,7 @@
 #include "engine.h"
 #include "grammar/grammar_engine.h"
 #include "log_sink.h"
+#include "memory_plan.h"
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;
@@ -129,6 +131,15 @@ nb::dict model_info(PyEngine& self) {
   nb::list suppress_tokens;
   for (std::int32_t i = 0; i < n_suppressed; ++i) suppress_tokens.append(suppressed[i]);
   info["suppress_tokens"] = suppress_tokens;
+  nb::dict sampling;
+  for (int key = 0; key <= LLAMA_MODEL_META_KEY_SAMPLING_MIROSTAT_ETA; ++key) {
+    const char* name = llama_model_meta_key_str(static_cast<llama_model_meta_key>(key));
+    std::array<char, 512> value{};
+    if (llama_model_meta_val_str(model, name, value.data(), value.size()) > 0) {
+      sampling[name] = nb::bytes(value.data());
+    }
+  }
+  info["sampling_metadata"] = sampling;
   info["add_eos"] = llama_vocab_get_add_eos(vocab);
   info["eog_tokens"] = eog_tokens;
   info["fim_prefix"] = llama_vocab_fim_pre(vocab);
@@ -219,10 +230,83 @@ void set_chain(SamplingParams& params, const std::vector<int>& chain) {
   }
 }
 
+void bind_model_options(nb::module_& m) {
+  using O = ModelOptions;
+  nb::class_<O>(m, "ModelOptions")
+      .def(nb::init<>())
+      .def_rw("load_mode", &O::load_mode)
+      .def_rw("lazy_mode", &O::lazy_mode)
+      .def_rw("kv_overrides", &O::kv_overrides)
+      .def_rw("devices", &O::devices)
+      .def_rw("tensor_overrides", &O::tensor_overrides)
+      .def_rw("split_mode", &O::split_mode)
+      .def_rw("tensor_split", &O::tensor_split)
+      .def_rw("main_gpu", &O::main_gpu)
+      .def_rw("repack", &O::repack)
+      .def_rw("no_host", &O::no_host)
+      .def_rw("op_offload", &O::op_offload)
+      .def_rw("kv_offload", &O::kv_offload)
+      .def_rw("rope_scaling", &O::rope_scaling)
+      .def_rw("rope_freq_base", &O::rope_freq_base)
+      .def_rw("rope_freq_scale", &O::rope_freq_scale)
+      .def_rw("yarn_ext_factor", &O::yarn_ext_factor)
+      .def_rw("yarn_attn_factor", &O::yarn_attn_factor)
+      .def_rw("yarn_beta_fast", &O::yarn_beta_fast)
+      .def_rw("yarn_beta_slow", &O::yarn_beta_slow)
+      .def_rw("yarn_orig_ctx", &O::yarn_orig_ctx)
+      .def_rw("loras", &O::loras)
+      .def_rw("numa", &O::numa)
+      .def_rw("priority", &O::priority)
+      .def_rw("strict_cpu", &O::strict_cpu)
+      .def_rw("poll_batch", &O::poll_batch);
+}
+
+nb::dict plan_to_dict(const EngineConfig& config) {
+  MemoryPlan plan;
+  {
+    const nb::gil_scoped_release release;
+    plan = plan_memory(config);
+  }
+  nb::list uses;
+  for (const MemoryUse& use : plan.uses) {
+    nb::dict entry;
+    entry["buffer_type"] = use.buffer_type;
+    entry["device"] = use.device;
+    entry["is_host"] = use.is_host;
+    entry["model_bytes"] = use.model_bytes;
+    entry["context_bytes"] = use.context_bytes;
+    entry["compute_bytes"] = use.compute_bytes;
+    uses.append(entry);
+  }
+  nb::dict made;
+  made["uses"] = uses;
+  made["n_ctx"] = plan.n_ctx;
+  made["n_ctx_slot"] = plan.n_ctx_slot;
+  made["n_ctx_train"] = plan.n_ctx_train;
+  made["n_layer"] = plan.n_layer;
+  made["n_params"] = plan.n_params;
+  made["description"] = plan.description;
+  return made;
+}
+
+nb::list devices_to_list() {
+  nb::list devices;
+  for (const DeviceInfo& info : list_devices()) {
+    nb::dict entry;
+    entry["name"] = info.name;
+    entry["description"] = info.description;
+    entry["free_bytes"] = info.free_bytes;
+    entry["total_bytes"] = info.total_bytes;
+    devices.append(entry);
+  }
+  return devices;
+}
+
 void bind_config(nb::module_& m) {
   nb::class_<EngineConfig>(m, "EngineConfig")
       .def(nb::init<>())
       .def_rw("model_path", &EngineConfig::model_path)
+      .def_rw("options", &EngineConfig::options)
       .def_rw("n_ctx", &EngineConfig::n_ctx)
       .def_rw("n_batch", &EngineConfig::n_batch)
       .def_rw("n_ubatch", &EngineConfig::n_ubatch)
@@ -241,8 +325,6 @@ void bind_config(nb::module_& m) {
       .def_rw("flash_attn", &EngineConfig::flash_attn)
       .def_rw("cache_type_k", &EngineConfig::cache_type_k)
       .def_rw("cache_type_v", &EngineConfig::cache_type_v)
-      .def_rw("use_mmap", &EngineConfig::use_mmap)
-      .def_rw("use_mlock", &EngineConfig::use_mlock)
       .def_rw("check_tensors", &EngineConfig::check_tensors)
       .def_rw("warmup", &EngineConfig::warmup)
       .def_rw("wake_interval_us", &EngineConfig::wake_interval_us)
@@ -580,8 +662,13 @@ NB_MODULE(_native, m) {
   m.def(
       "ggml_type_name",
       [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);
+  bind_model_options(m);
   bind_config(m);
   bind_grammar(m);
+  m.def("plan_memory", &plan_to_dict, "config"_a,
+        nb::sig("def plan_memory(config: EngineConfig) -> dict[str, typing.Any]"));
+  m.def("list_devices", &devices_to_list,
+        nb::sig("def list_devices() -> list[dict[str, typing.Any]]"));
   bind_request(m);
   bind_slot_action(m);
   bind_event(m);

@@ -35,6 +35,7 @@ Engine::Engine(EngineConfig config)
 
 void Engine::start() {
   llama_backend_init();
+  llama_numa_init(static_cast<ggml_numa_strategy>(config_.options.numa));
   decode_thread_.start([this]() -> std::unique_ptr<Stepper> {
     prepare_device(config_);
     auto model = std::make_shared<Model>(config_, load_progress_, decode_thread_.stop_flag());

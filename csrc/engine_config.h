@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "decode_loop.h"
+#include "model_options.h"
 
 namespace unpaced {
 
 struct EngineConfig {
   std::string model_path;
+  ModelOptions options;
   std::int32_t n_ctx = 0;  // cells of all slots together; 0: the model's training context
   std::int32_t n_batch = 2048;
   std::int32_t n_ubatch = 512;  // also the prefill chunk, after which commands are looked at
@@ -30,8 +32,6 @@ struct EngineConfig {
   std::int32_t flash_attn = -1;                // llama_flash_attn_type: -1 auto, 0 off, 1 on
   std::int32_t cache_type_k = 1;               // ggml_type; 1 is F16
   std::int32_t cache_type_v = 1;
-  bool use_mmap = true;
-  bool use_mlock = false;
   bool check_tensors = false;
   bool warmup = true;
   std::int64_t wake_interval_us = 0;  // see DecodeThreadOptions

@@ -28,13 +28,6 @@ bool stop_requested(void* user) {
   return static_cast<const std::atomic<bool>*>(user)->load(std::memory_order_acquire);
 }
 
-llama_load_mode load_mode(const EngineConfig& config) {
-  if (config.use_mmap) {
-    return config.use_mlock ? LLAMA_LOAD_MODE_MMAP_MLOCK : LLAMA_LOAD_MODE_MMAP;
-  }
-  return config.use_mlock ? LLAMA_LOAD_MODE_MLOCK : LLAMA_LOAD_MODE_NONE;
-}
-
 // An OpenMP build re-applies a pool's core mask to every thread at every graph, the pinned decode
 // thread included, with a system call each; its workers keep the mask they were born with instead.
 bool built_with_openmp() {
@@ -51,9 +44,11 @@ bool built_with_openmp() {
   return false;
 }
 
-ggml_threadpool* new_threadpool(const EngineConfig& config, int n_threads) {
+ggml_threadpool* new_threadpool(const EngineConfig& config, int n_threads, std::uint32_t poll) {
   ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
-  params.poll = config.poll;
+  params.poll = poll;
+  params.prio = static_cast<ggml_sched_priority>(config.options.priority);
+  params.strict_cpu = config.options.strict_cpu;
   const bool place_workers = !built_with_openmp();
   for (const int core : config.worker_cores) {
     if (place_workers && core >= 0 && core < GGML_MAX_N_THREADS) params.cpumask[core] = true;
@@ -101,16 +96,8 @@ Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atom
 }
 
 void Model::load(const EngineConfig& config, LoadProgress& progress) {
-  llama_model_params params = llama_model_default_params();
-  params.n_gpu_layers = config.n_gpu_layers;
-  // llama.cpp keeps the token embeddings on the CPU, which would be asked at every token.
-  llama_model_tensor_buft_override overrides[2] = {{nullptr, nullptr}, {nullptr, nullptr}};
-  const ggml_backend_dev_t gpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
-  if (gpu != nullptr && config.n_gpu_layers != 0) {
-    overrides[0] = {"^token_embd\\.weight$", ggml_backend_dev_buffer_type(gpu)};
-    params.tensor_buft_overrides = overrides;
-  }
-  params.load_mode = load_mode(config);
+  ModelParams made(config.options, config.n_gpu_layers);
+  llama_model_params& params = made.params;
   params.check_tensors = config.check_tensors;
   params.progress_callback = on_load_progress;
   params.progress_callback_user_data = &progress;
@@ -130,7 +117,7 @@ void Model::load(const EngineConfig& config, LoadProgress& progress) {
   }
 }
 
-void Model::make_context(const EngineConfig& config) {
+llama_context_params make_context_params(const EngineConfig& config) {
   llama_context_params params = llama_context_default_params();
   params.n_ctx = static_cast<std::uint32_t>(config.n_ctx);
   params.n_batch = static_cast<std::uint32_t>(config.n_batch);
@@ -144,21 +131,53 @@ void Model::make_context(const EngineConfig& config) {
   params.flash_attn_type = static_cast<llama_flash_attn_type>(config.flash_attn);
   params.type_k = static_cast<ggml_type>(config.cache_type_k);
   params.type_v = static_cast<ggml_type>(config.cache_type_v);
+  params.no_perf = true;
+  apply_context_options(config.options, params);
+  return params;
+}
+
+void Model::make_context(const EngineConfig& config) {
+  llama_context_params params = make_context_params(config);
   params.abort_callback = stop_requested;
   params.abort_callback_data = const_cast<std::atomic<bool>*>(&stop_);
-  params.no_perf = true;
   context_.reset(llama_init_from_model(model_.get(), params));
   if (!context_) throw_load_error("cannot make a context for model", config.model_path);
+  apply_loras(config.options);
   n_ctx_slot_ = std::min(static_cast<std::int32_t>(llama_n_ctx_seq(context_.get())),
                          llama_model_n_ctx_train(model_.get()));
   can_shift_ = llama_memory_can_shift(llama_get_memory(context_.get()));
   shifts_context_ = config.context_shift && can_shift_;
 }
 
+void Model::apply_loras(const ModelOptions& options) {
+  std::vector<llama_adapter_lora*> adapters;
+  std::vector<float> scales;
+  for (const auto& [path, scale] : options.loras) {
+    // The model owns it.
+    llama_adapter_lora* adapter = llama_adapter_lora_init(model_.get(), path.c_str());
+    if (adapter == nullptr) throw_load_error("cannot load LoRA adapter", path);
+    if (llama_adapter_get_alora_n_invocation_tokens(adapter) > 0) {
+      throw std::runtime_error("cannot use LoRA adapter " + path +
+                               ": it wants to be switched on by tokens of the prompt (aLoRA)");
+    }
+    if (scale == 0.0F) continue;
+    adapters.push_back(adapter);
+    scales.push_back(scale);
+  }
+  if (adapters.empty()) return;
+  if (llama_set_adapters_lora(context_.get(), adapters.data(), adapters.size(), scales.data()) !=
+      0) {
+    throw_load_error("cannot apply LoRA adapters to model", "");
+  }
+}
+
 void Model::make_threads(const EngineConfig& config) {
-  threads_.reset(new_threadpool(config, config.n_threads));
-  if (config.n_threads_batch != config.n_threads) {
-    threads_batch_.reset(new_threadpool(config, config.n_threads_batch));
+  threads_.reset(new_threadpool(config, config.n_threads, config.poll));
+  const std::uint32_t poll_batch = config.options.poll_batch < 0
+                                       ? config.poll
+                                       : static_cast<std::uint32_t>(config.options.poll_batch);
+  if (config.n_threads_batch != config.n_threads || poll_batch != config.poll) {
+    threads_batch_.reset(new_threadpool(config, config.n_threads_batch, poll_batch));
   }
   llama_attach_threadpool(context_.get(), threads_.get(),
                           threads_batch_ ? threads_batch_.get() : threads_.get());

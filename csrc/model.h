@@ -31,6 +31,9 @@ struct LoadProgress {
   std::atomic<float> fraction{0.0F};  // 0 .. 1
 };
 
+// llama.cpp's parameters for the engine's context, without callbacks.
+[[nodiscard]] llama_context_params make_context_params(const EngineConfig& config);
+
 class Model {
  public:
   // Throws std::runtime_error with one sentence that names the file. `stop` ends a load early.
@@ -57,6 +60,7 @@ class Model {
  private:
   void load(const EngineConfig& config, LoadProgress& progress);
   void make_context(const EngineConfig& config);
+  void apply_loras(const ModelOptions& options);
   void make_threads(const EngineConfig& config);
   void warm_up();
 

@@ -56,6 +56,9 @@ std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const Engine
   if (config.n_gpu_layers == 0) {
     return fall_back(std::move(model), config, counters, report, "no layer is on the GPU");
   }
+  if (const std::string obstacle = device_loop_obstacle(config.options); !obstacle.empty()) {
+    return fall_back(std::move(model), config, counters, report, obstacle);
+  }
   const bool ahead = config.decode_loop == static_cast<std::int32_t>(DecodeLoop::kAhead);
   const DecodeLoop loop = ahead ? DecodeLoop::kAhead : DecodeLoop::kDevice;
   try {

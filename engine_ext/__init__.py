@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from engine_ext.grammar import Grammar as Grammar
     from engine_ext.grammar import GrammarKind as GrammarKind
     from engine_ext.grammar import GrammarTrigger as GrammarTrigger
+    from engine_ext.memory_plan import Device as Device
+    from engine_ext.memory_plan import MemoryPlan as MemoryPlan
+    from engine_ext.memory_plan import list_devices as list_devices
+    from engine_ext.memory_plan import plan_memory as plan_memory
     from engine_ext.model_info import ModelInfo as ModelInfo
+    from engine_ext.model_options import ModelOptions as ModelOptions
     from engine_ext.native_log import set_native_log as set_native_log
     from engine_ext.request import Request as Request
     from engine_ext.sampling_params import RANDOM_SEED as RANDOM_SEED
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "DecodeLoop": "decode_loop",
+    "Device": "memory_plan",
     "Engine": "engine",
     "EngineBuildError": "errors",
     "EngineBusy": "errors",
@@ -48,7 +54,11 @@ _HOMES = {
     "GrammarError": "errors",
     "GrammarKind": "grammar",
     "GrammarTrigger": "grammar",
+    "MemoryPlan": "memory_plan",
     "ModelInfo": "model_info",
+    "ModelOptions": "model_options",
+    "list_devices": "memory_plan",
+    "plan_memory": "memory_plan",
     "ModelLoadError": "errors",
     "RANDOM_SEED": "sampling_params",
     "Request": "request",

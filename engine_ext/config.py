@@ -1,8 +1,10 @@
 """How to load and run a model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from engine_ext.model_options import ModelOptions
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
@@ -33,6 +35,7 @@ class EngineConfig:
     """
 
     model_path: Path
+    options: ModelOptions = field(default_factory=ModelOptions)
     n_ctx: int = 0
     n_batch: int = 2048
     n_ubatch: int = 512
@@ -51,8 +54,6 @@ class EngineConfig:
     flash_attn: Literal["auto", "on", "off"] = "auto"
     cache_type_k: CacheType = "f16"
     cache_type_v: CacheType = "f16"
-    use_mmap: bool = True
-    use_mlock: bool = False
     check_tensors: bool = False
     warmup: bool = True
     poll: int = 50

@@ -72,7 +72,7 @@ class Engine:
             cores := _native.allowed_cores(),
             _native.count_physical_cores(cores),
         )
-        self._native = _native.Engine(_native_config(config, self._placement))
+        self._native = _native.Engine(native_config(config, self._placement))
         self._grammars = GrammarCompiler(self._native)
         self._streams: dict[int, TokenStream] = {}
         self.slots = Slots(self._native, config.n_slots, self._streams, self._new_id)
@@ -371,6 +371,10 @@ class Engine:
         suppressed = tuple(info.pop("suppress_tokens"))
         chat_template = info.pop("chat_template")
         tool_use = info.pop("chat_template_tool_use")
+        sampling = {
+            key: value.decode(errors="replace")
+            for key, value in info.pop("sampling_metadata").items()
+        }
         name = info.pop("name").decode(errors="replace")
         description = info.pop("description").decode(errors="replace")
         return ModelInfo(
@@ -379,6 +383,7 @@ class Engine:
             description=description,
             eog_tokens=eog,
             suppress_tokens=suppressed,
+            sampling_metadata=sampling,
             chat_template=None if chat_template is None else chat_template.decode(errors="replace"),
             chat_template_tool_use=None if tool_use is None else tool_use.decode(errors="replace"),
             bos_piece=self._special_piece(info["bos"]),
@@ -392,9 +397,14 @@ class Engine:
         return self._pieces_special[token].decode(errors="replace")
 
 
-def _native_config(config: EngineConfig, placement: Placement) -> _native.EngineConfig:
+def native_config(config: EngineConfig, placement: Placement | None = None) -> _native.EngineConfig:
+    """The native module's form of a configuration; without a placement no thread is placed."""
     native = _native.EngineConfig()
     native.model_path = str(config.model_path)
+    options = _native.ModelOptions()
+    for name, value in config.options.to_native().items():
+        setattr(options, name, value)
+    native.options = options
     for name in (
         "n_ctx",
         "n_batch",
@@ -408,8 +418,6 @@ def _native_config(config: EngineConfig, placement: Placement) -> _native.Engine
         "n_waiting_max",
         "n_gpu_layers",
         "require_device",
-        "use_mmap",
-        "use_mlock",
         "check_tensors",
         "warmup",
         "poll",
@@ -417,11 +425,13 @@ def _native_config(config: EngineConfig, placement: Placement) -> _native.Engine
     ):
         setattr(native, name, getattr(config, name))
     native.decode_loop = _DECODE_LOOPS[config.decode_loop]
-    native.n_threads = placement.n_threads
-    native.n_threads_batch = placement.n_threads_batch
     native.flash_attn = _FLASH_ATTN[config.flash_attn]
     native.cache_type_k = _GGML_TYPES[config.cache_type_k]
     native.cache_type_v = _GGML_TYPES[config.cache_type_v]
+    if placement is None:
+        return native
+    native.n_threads = placement.n_threads
+    native.n_threads_batch = placement.n_threads_batch
     native.decode_cores = placement.decode_cores
     native.worker_cores = placement.other_cores
     return native

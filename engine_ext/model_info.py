@@ -1,6 +1,7 @@
 """What is known of a loaded model."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -10,7 +11,7 @@ class ModelInfo:
 
     `n_ctx` is one slot's; `size_bytes` the tensors' size. `suppress_tokens` are never generated: a
     key of the file says so. `fim_*` are the tokens of fill-in-the-middle prompts, -1 where the
-    vocabulary has none.
+    vocabulary has none. `sampling_metadata`: the file's keys `general.sampling.*`.
     """
 
     path: Path
@@ -42,3 +43,4 @@ class ModelInfo:
     eos_piece: str
     chat_template_tool_use: str | None = None
     """A second template, for requests with tools."""
+    sampling_metadata: Mapping[str, str] = field(default_factory=dict)

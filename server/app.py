@@ -32,6 +32,7 @@ from server.routes import (
 from server.routes.page import add_page
 from server.settings import Settings
 from server.slot_table import SlotTable
+from server.settings.model_defaults import with_model_defaults
 from server.state import Phase, ServerState
 from server.vertex import VertexAi
 from server.visible_tokens import VisibleTokens
@@ -129,6 +130,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 async def _load(state: ServerState) -> None:
     templates = asyncio.create_task(state.chat.start())  # beside the model
     await state.engine.start()
+    metadata = state.engine.model.sampling_metadata
+    state.settings = with_model_defaults(state.settings, metadata)
     # What start-up made lives until the end: the collector need not look at it again.
     gc.collect()
     gc.freeze()

@@ -10,12 +10,15 @@ from pydantic.fields import FieldInfo
 
 from server.cli.llama_flags.judge import add_llama_flags, judge_llama_flags
 from server.settings import Settings, SettingsError
-from server.settings.option import Option, option_of
+from server.settings.option import Option, is_switch, option_of
 
-Action = Literal["serve", "version"]
+Action = Literal["serve", "version", "list-devices", "print-config", "dry-run"]
 
 _ACTIONS: Final[dict[Action, tuple[str, str]]] = {
     "version": ("--version", "say which build this is, and exit"),
+    "list-devices": ("--list-devices", "list the devices of this build, and exit"),
+    "print-config": ("--print-config", "print the settings in force as TOML, and exit"),
+    "dry-run": ("--dry-run", "say what would be loaded where, and how much memory, and exit"),
 }
 
 _EXAMPLES = """examples:
@@ -109,7 +112,7 @@ def serve_parser() -> FlagParser:
 
 def _add_flag(group: "argparse._ArgumentGroup", name: str, info: FieldInfo, option: Option) -> None:
     text = _help(info, option).replace("%", "%%")
-    if info.annotation is bool:
+    if is_switch(info):
         group.add_argument(*option.flags, dest=name, action="store_const", const=True, help=text)
         if option.off_flags:
             off = f"not {option.name}"

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from server.cli.flags import name_flag, read_command_line
+from server.cli.flags import Action, name_flag, read_command_line
 from server.settings import Settings, SettingsError
 
 
@@ -13,13 +13,35 @@ def serve(arguments: Sequence[str]) -> int:
         command = read_command_line(arguments)
     except SettingsError as error:
         return _fail(str(error))
-    if command.action == "version":
+    for notice in command.notices:
+        print(f"unpaced serve: {notice}", file=sys.stderr)
+    if command.action == "serve":
+        return _serve(command.settings)
+    return _instead(command.action, command.settings)
+
+
+def _instead(action: Action, settings: Settings) -> int:
+    """What is asked for in place of serving."""
+    if action == "version":
         from server.cli.version import show_version
 
         return show_version()
-    for notice in command.notices:
-        print(f"unpaced serve: {notice}", file=sys.stderr)
-    return _serve(command.settings)
+    if action == "print-config":
+        from server.cli.print_config import print_config
+
+        return print_config(settings)
+    from engine_ext import EngineError
+
+    try:
+        if action == "list-devices":
+            from server.cli.list_devices import show_devices
+
+            return show_devices()
+        from server.cli.dry_run import dry_run
+
+        return dry_run(settings)
+    except EngineError as error:
+        return _fail(str(error))
 
 
 def _serve(settings: Settings) -> int:
@@ -27,18 +49,21 @@ def _serve(settings: Settings) -> int:
     from server.listener import ListenError, open_listeners
     from server.logs import LogFileError
     from server.process import ServerProcess
+    from server.scheduling import SchedulingError, use_cores, use_priority
     from server.tls import TlsError, check_certificate
     from server.vertex import VertexAi
 
     if not settings.model.is_file():
         return _fail(f"cannot load model {settings.model}: no such file")
     try:
+        use_cores(settings.allowed_cores())
+        use_priority(settings.prio)
         if settings.ssl_key_file is not None and settings.ssl_cert_file is not None:
             check_certificate(settings.ssl_key_file, settings.ssl_cert_file)
         vertex = VertexAi.from_environment()
         port = settings.port if vertex is None else vertex.port
         listeners = open_listeners(settings.host, port, reuse_port=settings.reuse_port)
-    except (ListenError, TlsError, ValueError) as error:
+    except (SchedulingError, ListenError, TlsError, ValueError) as error:
         return _fail(str(error))
     try:
         with listeners:

@@ -115,13 +115,6 @@ class ModelSettings(BaseModel):
             ("-ctv", "--cache-type-v"), "type of the V cache", env="CACHE_TYPE_V", metavar="TYPE"
         ),
     ] = "f16"
-    mmap: Annotated[
-        bool, Option(("--mmap",), "map the file instead of reading it", off_flags=("--no-mmap",))
-    ] = True
-    mlock: Annotated[bool, Option(("--mlock",), "keep the model in RAM")] = False
-    check_tensors: Annotated[
-        bool, Option(("--check-tensors",), "look for invalid values while loading")
-    ] = False
     warmup: Annotated[
         bool, Option(("--warmup",), "run one empty step after loading", off_flags=("--no-warmup",))
     ] = True

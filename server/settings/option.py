@@ -42,3 +42,8 @@ class Option:
 def option_of(info: "FieldInfo") -> Option:
     """The option of a settings field; every field has one."""
     return next(item for item in info.metadata if isinstance(item, Option))
+
+
+def is_switch(info: "FieldInfo") -> bool:
+    """Whether a settings field is on or off (or neither) and its flags take no value."""
+    return info.annotation in (bool, bool | None)

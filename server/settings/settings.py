@@ -11,15 +11,18 @@ from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from engine_ext.config import EngineConfig
+from engine_ext.model_options import ModelOptions
 from server.settings.access import AccessSettings
 from server.settings.chat import ChatSettings
 from server.settings.device import DeviceSettings
 from server.settings.grammar import GrammarSettings
 from server.settings.http import HttpSettings
 from server.settings.limits import LimitSettings
+from server.settings.loading import LoadSettings
 from server.settings.log import LogSettings
 from server.settings.model import ModelSettings
 from server.settings.page import PageSettings
+from server.settings.pairs import split_list
 from server.settings.sampling import SamplingSettings
 from server.settings.slots import SlotSettings
 from server.settings.sources import EnvironmentSource, FileSource
@@ -38,6 +41,7 @@ class Settings(
     GrammarSettings,
     ThreadSettings,
     DeviceSettings,
+    LoadSettings,
     ModelSettings,
     BaseSettings,
 ):
@@ -65,10 +69,41 @@ class Settings(
         self.read_api_keys()
         return self
 
+    def model_options(self) -> ModelOptions:
+        """How the model is loaded. Raises: ValueError beginning with a field's name."""
+        return ModelOptions(
+            load_mode=self.load_mode_in_force,
+            lazy_mode=self.lazy_mode,
+            kv_overrides=tuple(split_list(self.override_kv)),
+            devices=self.device_names(),
+            tensor_overrides=self.tensor_overrides(),
+            split_mode=self.split_mode,
+            tensor_split=self.tensor_shares(),
+            main_gpu=self.main_gpu,
+            repack=self.repack,
+            no_host=self.no_host,
+            op_offload=self.op_offload,
+            kv_offload=self.kv_offload,
+            rope_scaling=self.rope_scaling,
+            rope_freq_base=self.rope_freq_base,
+            rope_freq_scale=self.freq_scale,
+            yarn_ext_factor=self.yarn_ext_factor,
+            yarn_attn_factor=self.yarn_attn_factor,
+            yarn_beta_fast=self.yarn_beta_fast,
+            yarn_beta_slow=self.yarn_beta_slow,
+            yarn_orig_ctx=self.yarn_orig_ctx,
+            loras=self.loras(),
+            numa=self.numa,
+            priority=self.prio,
+            strict_cpu=self.cpu_strict == 1,
+            poll_batch=self.poll_batch,
+        )
+
     def engine_config(self) -> EngineConfig:
         """What the engine needs of this. Raises: ValueError beginning with a field's name."""
         return EngineConfig(
             model_path=self.model,
+            options=self.model_options(),
             n_ctx=self.ctx_size,
             n_batch=self.batch_size,
             n_ubatch=min(self.ubatch_size, self.batch_size),
@@ -86,8 +121,6 @@ class Settings(
             flash_attn=self.flash_attn,
             cache_type_k=self.cache_type_k,
             cache_type_v=self.cache_type_v,
-            use_mmap=self.mmap,
-            use_mlock=self.mlock,
             check_tensors=self.check_tensors,
             warmup=self.warmup,
             poll=self.poll,

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_settings import PydanticBaseSettingsSource
 
-from server.settings.option import option_of
+from server.settings.option import is_switch, option_of
 
 _TRUE = frozenset({"1", "true", "on", "enabled", "yes"})
 _FALSE = frozenset({"0", "false", "off", "disabled", "no"})
@@ -77,7 +77,7 @@ class FileSource(PydanticBaseSettingsSource):
 
 
 def _env_value(name: str, value: str, field: FieldInfo) -> Any:
-    if field.annotation is bool:
+    if is_switch(field):
         if value.lower() in _TRUE:
             return True
         if value.lower() in _FALSE:

@@ -2,8 +2,10 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
+from engine_ext.model_options import Numa
+from server.settings.cores import cores_of_mask, cores_of_range
 from server.settings.option import Option
 
 
@@ -31,6 +33,38 @@ class ThreadSettings(BaseModel):
             metavar="N",
         ),
     ] = -1
+    cpu_mask: Annotated[
+        str,
+        Option(
+            ("-C", "--cpu-mask"),
+            "cores this process may use, as a hexadecimal mask; with --cpu-range: either's",
+            metavar="MASK",
+        ),
+    ] = ""
+    cpu_range: Annotated[
+        str,
+        Option(
+            ("-Cr", "--cpu-range"), "cores this process may use, first to last", metavar="LO-HI"
+        ),
+    ] = ""
+    cpu_strict: Annotated[
+        int,
+        Field(ge=0, le=1),
+        Option(
+            ("--cpu-strict",),
+            "1: each of ggml's workers stays on one core (not in OpenMP builds)",
+            metavar="0|1",
+        ),
+    ] = 0
+    prio: Annotated[
+        int,
+        Field(ge=-1, le=3),
+        Option(
+            ("--prio",),
+            "priority of the process: -1 low, 0 normal, 1 medium, 2 high, 3 real time",
+            metavar="N",
+        ),
+    ] = 0
     decode_core: Annotated[
         int | None,
         Field(ge=0),
@@ -53,6 +87,24 @@ class ThreadSettings(BaseModel):
             metavar="N",
         ),
     ] = 50
+    poll_batch: Annotated[
+        int,
+        Field(ge=-1, le=100),
+        Option(
+            ("--poll-batch",),
+            "--poll while computing the prompt; -1: the same",
+            metavar="N",
+        ),
+    ] = -1
+    numa: Annotated[
+        Numa | None,
+        Option(
+            ("--numa",),
+            "several memory nodes: distribute, isolate or numactl (default: as one)",
+            env="NUMA",
+            metavar="TYPE",
+        ),
+    ] = None
     wake_interval_us: Annotated[
         int,
         Field(ge=0),
@@ -62,3 +114,19 @@ class ThreadSettings(BaseModel):
             metavar="N",
         ),
     ] = 1500
+
+    @field_validator("cpu_mask")
+    @classmethod
+    def _check_mask(cls, mask: str) -> str:
+        cores_of_mask(mask)
+        return mask
+
+    @field_validator("cpu_range")
+    @classmethod
+    def _check_range(cls, text: str) -> str:
+        cores_of_range(text)
+        return text
+
+    def allowed_cores(self) -> frozenset[int]:
+        """Cores that `cpu_mask` and `cpu_range` name; empty: all."""
+        return cores_of_mask(self.cpu_mask) | cores_of_range(self.cpu_range)

@@ -39,9 +39,6 @@ MISSING: Final[list[LlamaFlag]] = [
         --grammar-file N
         -j --json-schema N
         -jf --json-schema-file N
-        --lora N
-        --lora-scaled N
-        --lora-init-without-apply
         --control-vector N
         --control-vector-scaled N
         """,

@@ -19,6 +19,7 @@ NOTICED: Final[list[LlamaFlag]] = [
         "requests in different slots always decode together; -np 1 serves them one by one",
     ),
     *make_flags("--perf LLAMA_ARG_PERF", "timings are in every answer and in /metrics"),
+    *make_flags("--swa-full LLAMA_ARG_SWA_FULL", "it is so", is_quiet=True),
     *make_flags("--no-perf LLAMA_ARG_NO_PERF", "it is so", is_quiet=True),
     *make_flags(
         "-dt --defrag-thold N LLAMA_ARG_DEFRAG_THOLD",

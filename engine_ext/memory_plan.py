@@ -1,0 +1,75 @@
+"""How much memory a model and its context will take, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine_ext._load import load_native
+from engine_ext.config import EngineConfig
+from engine_ext.errors import ModelLoadError
+
+if TYPE_CHECKING:
+    from engine_ext import _native
+else:
+    _native = load_native()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUse:
+    """One kind of memory; `device` describes a GPU, empty for the host's."""
+
+    buffer_type: str
+    device: str
+    is_host: bool
+    model_bytes: int
+    context_bytes: int
+    compute_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All of it."""
+        return self.model_bytes + self.context_bytes + self.compute_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPlan:
+    """What llama.cpp lays out for a configuration. `n_ctx` is shared by the slots."""
+
+    uses: tuple[MemoryUse, ...]
+    n_ctx: int
+    n_ctx_slot: int
+    n_ctx_train: int
+    n_layer: int
+    n_params: int
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device other than the CPU. Sizes are bytes."""
+
+    name: str
+    description: str
+    free_bytes: int
+    total_bytes: int
+
+
+def plan_memory(config: EngineConfig) -> MemoryPlan:
+    """Read the model's metadata and have llama.cpp lay it out without allocating anything.
+
+    Raises: ModelLoadError, one sentence naming the file.
+    """
+    from engine_ext.engine import native_config
+
+    try:
+        plan = _native.plan_memory(native_config(config))
+    except RuntimeError as error:
+        raise ModelLoadError(str(error)) from None
+    uses = tuple(MemoryUse(**use) for use in plan.pop("uses"))
+    return MemoryPlan(uses=uses, **plan)
+
+
+def list_devices() -> list[Device]:
+    """Devices that this build can use, the CPU left out."""
+    return [Device(**device) for device in _native.list_devices()]

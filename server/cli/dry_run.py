@@ -1,0 +1,61 @@
+"""`unpaced serve --dry-run`: what would be loaded where, and how much memory it takes."""
+
+from engine_ext import EngineError, MemoryPlan, plan_memory
+from engine_ext.build_info import read_build_info
+from server.cli.flags import name_flag
+from server.settings import Settings
+
+_MIB = 1024 * 1024
+
+
+def dry_run(settings: Settings) -> int:
+    """Print the plan; nothing is loaded. Raises: EngineError."""
+    try:
+        plan = plan_memory(settings.engine_config())
+    except ValueError as error:
+        raise EngineError(name_flag(str(error))) from None
+    for line in _lines(settings, plan):
+        print(line)
+    return 0
+
+
+def _lines(settings: Settings, plan: MemoryPlan) -> list[str]:
+    build = read_build_info()
+    train = f", trained with {plan.n_ctx_train}" if plan.n_ctx != plan.n_ctx_train else ""
+    slots = f"{settings.n_slots} x {plan.n_ctx_slot}" if settings.n_slots > 1 else "1 slot"
+    rows = [("memory", "weights", "KV cache", "computing", "together (MiB)")]
+    rows += [
+        (
+            f"{use.buffer_type}{f' ({use.device})' if use.device else ''}",
+            _mib(use.model_bytes),
+            _mib(use.context_bytes),
+            _mib(use.compute_bytes),
+            _mib(use.total_bytes),
+        )
+        for use in plan.uses
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    table = [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return [
+        f"model    {settings.model}",
+        f"         {plan.description}, {plan.n_params:,} parameters, {plan.n_layer} layers",
+        f"context  {plan.n_ctx} tokens{train}; {slots}; "
+        f"K {settings.cache_type_k}, V {settings.cache_type_v}",
+        f"build    llama.cpp {build.llama_commit[:9]}, profile {build.profile}",
+        "",
+        *table,
+        "",
+        "Nothing was loaded. What comes on top: the process itself, and in GPU builds the driver's",
+        "context and the token loop's graphs. Weights mapped from the file count once for all that",
+        "map them.",
+    ]
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / _MIB:.1f}"

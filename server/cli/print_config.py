@@ -1,0 +1,44 @@
+"""`unpaced serve --print-config`: the settings in force, as a file for --config."""
+
+import json
+from pathlib import Path
+
+from server.settings import Settings
+from server.settings.option import option_of
+
+
+def print_config(settings: Settings) -> int:
+    """TOML on standard output; secrets and what is not set are comments."""
+    for owner in reversed(Settings.__mro__):
+        title = vars(owner).get("group")
+        if not isinstance(title, str):
+            continue
+        print(f"\n# {title}")
+        for name in vars(owner)["__annotations__"]:
+            if name in Settings.model_fields and name != "config":
+                print(_line(settings, name))
+    return 0
+
+
+def _line(settings: Settings, name: str) -> str:
+    option = option_of(Settings.model_fields[name])
+    key = option.name.lstrip("-")
+    value = getattr(settings, name)
+    if name == "escape":
+        value = False  # escapes were read when the settings were
+    if option.secret and value:
+        return f"# {key}: set, not shown"
+    if value is None or value == () or (isinstance(value, str) and option.secret):
+        return f"# {key}: not set"
+    return f"{key} = {_toml(value)}"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, float):
+        return repr(value)
+    # JSON's strings, booleans and integers are TOML's, but for one control character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
