@@ -45,25 +45,30 @@ def _instead(action: Action, settings: Settings) -> int:
 
 
 def _serve(settings: Settings) -> int:
-    from engine_ext import EngineError
-    from server.listener import ListenError, open_listeners
-    from server.logs import LogFileError
-    from server.process import ServerProcess
     from server.scheduling import SchedulingError, use_cores, use_priority
-    from server.tls import TlsError, check_certificate
-    from server.vertex import VertexAi
 
     if not settings.model.is_file():
         return _fail(f"cannot load model {settings.model}: no such file")
     try:
+        # Before the libraries are loaded, some of which start threads at once.
         use_cores(settings.allowed_cores())
         use_priority(settings.prio)
+    except SchedulingError as error:
+        return _fail(str(error))
+    from engine_ext import EngineError
+    from server.listener import ListenError, open_listeners
+    from server.logs import LogFileError
+    from server.process import ServerProcess
+    from server.tls import TlsError, check_certificate
+    from server.vertex import VertexAi
+
+    try:
         if settings.ssl_key_file is not None and settings.ssl_cert_file is not None:
             check_certificate(settings.ssl_key_file, settings.ssl_cert_file)
         vertex = VertexAi.from_environment()
         port = settings.port if vertex is None else vertex.port
         listeners = open_listeners(settings.host, port, reuse_port=settings.reuse_port)
-    except (SchedulingError, ListenError, TlsError, ValueError) as error:
+    except (ListenError, TlsError, ValueError) as error:
         return _fail(str(error))
     try:
         with listeners:

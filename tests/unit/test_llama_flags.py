@@ -1,10 +1,16 @@
 """llama-server's flags that set nothing here: accepted with a line, or refused with a reason."""
 
+from pathlib import Path
+
 import pytest
 
-from server.cli.flags import read_command_line, read_settings
-from server.settings import SettingsError
+from server.cli.flags import claimed_flags, read_command_line, read_settings, serve_parser
+from server.cli.llama_flags.judge import llama_flags
+from server.settings import Settings, SettingsError
+from server.settings.option import option_of
 from server.settings.sampling import read_escapes
+
+SUPPORT = Path(__file__).parents[1] / "support"
 
 
 def test_a_harmless_flag_is_taken_and_said_to_do_nothing() -> None:
@@ -98,3 +104,48 @@ def test_no_sequence_breaker() -> None:
 )
 def test_log_levels(arguments: list[str], level: str) -> None:
     assert read_settings(arguments).level == level
+
+
+def llama_server_options() -> list[tuple[list[str], int, list[str]]]:
+    """Spellings, number of values and variables of every option of the real server's --help."""
+    options = []
+    for line in (SUPPORT / "llama_server_flags.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            words = line.split()
+            flags = [word for word in words if word.startswith("-")]
+            options.append((flags, int(words[len(flags)]), words[len(flags) + 1 :]))
+    return options
+
+
+def test_the_list_of_flags_is_whole() -> None:
+    options = llama_server_options()
+    assert (len(options), sum(len(flags) for flags, _, _ in options)) == (255, 412)
+
+
+def test_no_flag_of_llama_server_is_unknown() -> None:
+    parser = serve_parser()
+    for flags, n_values, _ in llama_server_options():
+        for flag in flags:
+            action = parser._option_string_actions.get(flag)
+            assert action is not None, f"{flag} is unknown"
+            takes = {None: 1, "?": 1, 0: 0}.get(action.nargs, action.nargs)
+            assert takes == n_values, f"{flag} takes {takes} values, not {n_values}"
+
+
+def test_no_variable_of_llama_server_is_unknown() -> None:
+    known = {
+        name
+        for field, info in Settings.model_fields.items()
+        for name in option_of(info).env_names(field)
+    }
+    known |= {name for flag in llama_flags(claimed_flags()) for name in flag.envs}
+    asked = {name for _, _, names in llama_server_options() for name in names}
+    assert asked - known == set()
+
+
+def test_spellings_of_one_option_mean_one_thing() -> None:
+    """All spellings of an option are honoured, or none: an alias must not do something else."""
+    claimed = claimed_flags()
+    for flags, _, _ in llama_server_options():
+        kept = [flag in claimed for flag in flags]
+        assert all(kept) or not any(kept), flags

@@ -1,0 +1,106 @@
+"""--print-config, --dry-run, --list-devices, and the flags that need a real process."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.server import UNPACED, serving
+
+MIB = 1024 * 1024
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(UNPACED), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **env},
+    )
+
+
+def test_the_printed_config_is_a_config_file_with_the_same_meaning(tmp_path: Path) -> None:
+    flags = ["-c", "512", "-r", r"a\nb", "-r", r"\\n", "--temp", "0.1", "-ot", "x=CPU"]
+    first = run(*flags, "--api-key", "hidden", "--print-config")
+    assert first.returncode == 0
+    assert "hidden" not in first.stdout
+    table = tomllib.loads(first.stdout)
+    assert (table["ctx-size"], table["reverse-prompt"]) == (512, ["a\nb", r"\n"])
+    file = tmp_path / "c.toml"
+    file.write_text(first.stdout)
+    second = run("--config", str(file), "--print-config")
+    assert second.stdout == first.stdout.replace("# api-key: set, not shown", "# api-key: not set")
+
+
+def test_a_dry_run_says_what_llama_cpp_then_takes() -> None:
+    """Within 1 %, or what rounding to 0.1 MiB leaves: llama.cpp's own log of a real start."""
+    flags = ("-c", "1024", "-np", "2", "-ub", "256", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on")
+    done = run(*flags, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    row = re.search(r"^CPU +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)
+    assert row is not None
+    weights, cache, computing, together = (float(cell) for cell in row.groups())
+    assert together == pytest.approx(weights + cache + computing, abs=0.2)
+    assert "2 x 512" in done.stdout
+    with serving(*flags, "-v") as server:
+        log = server.log.read_text()
+    for name, planned in (("model", weights), ("KV", cache), ("compute", computing)):
+        taken = sum(
+            float(size) for size in re.findall(rf"CPU\S* +{name} buffer size = +([\d.]+) MiB", log)
+        )
+        assert taken > 0, name
+        assert planned == pytest.approx(taken, rel=0.01, abs=0.06), name
+
+
+def test_a_dry_run_of_no_model_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "x.gguf"
+    file.write_bytes(b"nothing")
+    done = run("-m", str(file), "--dry-run")
+    assert done.returncode == 1
+    assert str(file) in done.stderr
+
+
+def test_devices_are_listed() -> None:
+    done = run("--list-devices")
+    assert (done.returncode, done.stdout) == (0, "Available devices:\n  (none)\n")
+
+
+def test_version_among_other_flags_as_scripts_write_it() -> None:
+    assert run("-m", "x.gguf", "--version").stdout.startswith("unpaced ")
+
+
+def test_the_process_stays_on_the_cores_it_was_given() -> None:
+    core = max(os.sched_getaffinity(0))
+    with serving("--cpu-range", f"{core}-{core}", "-c", "64") as server:
+        for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+            allowed = re.search(r"Cpus_allowed_list:\s+(\S+)", (task / "status").read_text())
+            assert allowed is not None and allowed[1] == str(core)
+        assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
+    done = run("--cpu-mask", "8" + "0" * 120)
+    assert done.returncode == 1
+    assert "this process may run on none of the cores" in done.stderr
+
+
+def test_priority() -> None:
+    with serving("--prio", "-1", "-c", "64") as server:
+        assert os.getpriority(os.PRIO_PROCESS, server.process.pid) == 5
+
+
+def test_lora_adapters_are_listed_and_their_scales_fixed(tmp_path: Path) -> None:
+    from tests.support.gguf_files import make_lora
+
+    adapter = str(make_lora(tmp_path / "a.gguf"))
+    with serving("--lora-scaled", f"{adapter}:0.5", "-c", "64") as server:
+        assert server.client.get("/lora-adapters").json() == [
+            {"id": 0, "path": adapter, "scale": 0.5, "task_name": "", "prompt_prefix": ""}
+        ]
+        assert server.post("/lora-adapters", [{"id": 0, "scale": 0.5}]).json() == {"success": True}
+        assert server.post("/lora-adapters", [{"id": 0, "scale": 1.0}]).status_code == 501
+        assert server.post("/lora-adapters", [{"id": 1, "scale": 1.0}]).status_code == 400
+        assert server.post("/lora-adapters", {}).status_code == 400
+        assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
