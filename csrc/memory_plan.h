@@ -21,7 +21,7 @@ struct MemoryUse {
 
 struct MemoryPlan {
   std::vector<MemoryUse> uses;
-  std::uint32_t n_ctx = 0;       // all slots together
+  std::uint32_t n_ctx = 0;  // all slots together
   std::uint32_t n_ctx_slot = 0;
   std::uint32_t n_ctx_train = 0;
   std::int32_t n_layer = 0;

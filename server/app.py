@@ -32,8 +32,8 @@ from server.routes import (
 )
 from server.routes.page import add_page
 from server.settings import Settings
-from server.slot_table import SlotTable
 from server.settings.model_defaults import with_model_defaults
+from server.slot_table import SlotTable
 from server.state import Phase, ServerState
 from server.vertex import VertexAi
 from server.visible_tokens import VisibleTokens
