@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
@@ -33,6 +33,7 @@ from server.routes import (
 from server.routes.page import add_page
 from server.settings import Settings
 from server.settings.model_defaults import with_model_defaults
+from server.sleep import Sleep
 from server.slot_table import SlotTable
 from server.state import Phase, ServerState
 from server.vertex import VertexAi
@@ -56,13 +57,19 @@ _ROUTES: Final = (
 )
 
 
-def create_app(engine: "Engine", settings: Settings) -> FastAPI:
+def create_app(
+    engine: "Engine", settings: Settings, new_engine: "Callable[[], Engine] | None" = None
+) -> FastAPI:
     """The application. Its lifespan loads the model in the background and stops the engine.
+
+    `new_engine` makes another engine of the same configuration, for --sleep-idle-seconds.
 
     `app.state.server` holds what routes share; `app.state.loaded` is the task that loads, and
     fails with engine_ext's ModelLoadError.
     """
     state = _make_state(engine, settings)
+    if new_engine is not None and settings.sleep_idle_seconds > 0:
+        state.sleep = Sleep(state, settings.sleep_idle_seconds, new_engine)
     app = FastAPI(
         title="Unpaced",
         version=read_build_info().version,
@@ -89,17 +96,7 @@ def _make_state(engine: "Engine", settings: Settings) -> ServerState:
     admission = Admission(settings.n_slots, settings.max_queue_requests, settings.max_queue_tokens)
     counters = Metrics()
     build = read_build_info()
-    LiveCollector(
-        counters,
-        engine.stats,
-        lambda: (admission.n_running, admission.n_waiting, admission.n_tokens_waiting),
-        {
-            "version": build.version,
-            "llama_commit": build.llama_commit,
-            "profile": build.profile,
-        },
-    )
-    return ServerState(
+    state = ServerState(
         engine=engine,
         settings=settings,
         admission=admission,
@@ -110,6 +107,17 @@ def _make_state(engine: "Engine", settings: Settings) -> ServerState:
         visible_tokens=VisibleTokens(engine, special=settings.special),
         fingerprint=f"b1-{build.llama_commit[:7]}",
     )
+    LiveCollector(
+        counters,
+        lambda: state.engine.stats(),
+        lambda: (admission.n_running, admission.n_waiting, admission.n_tokens_waiting),
+        {
+            "version": build.version,
+            "llama_commit": build.llama_commit,
+            "profile": build.profile,
+        },
+    )
+    return state
 
 
 @contextlib.asynccontextmanager
@@ -120,6 +128,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         state.phase = Phase.DRAINING
+        if state.sleep is not None:
+            state.sleep.stop_waiting()
         state.admission.refuse_waiting(unavailable("the server is stopping"))
         app.state.loaded.cancel()
         await state.engine.stop()
@@ -139,5 +149,7 @@ async def _load(state: ServerState) -> None:
     gc.freeze()
     if state.phase is Phase.LOADING:
         state.phase = Phase.READY
+        if state.sleep is not None:
+            state.sleep.start_waiting()
         await templates
         await state.chat.load(state.engine.model)

@@ -23,6 +23,8 @@ from server.state import Phase, ServerState
 _ALWAYS: Final = frozenset({"/health/live", "/health/ready", "/metrics", "/", "/index.html"})
 # Answered without an API key.
 _PUBLIC: Final = _ALWAYS - {"/metrics"} | {"/health", "/v1/health"}
+# What wakes a sleeping server besides POST.
+_WAKING: Final = frozenset({"/slots", "/tokenizer_info"})
 _OTHER: Final = "other"
 
 
@@ -58,12 +60,27 @@ class RequestMiddleware:
                 await Response(media_type="text/html")(scope, receive, send_with_id)
                 return
             refusal = self._refusal(scope)
-            if refusal is None:
-                await self._app(scope, receive, send_with_id)
-            else:
+            if refusal is not None:
                 await error_response(refusal)(scope, receive, send_with_id)
+                return
+            await self._serve(scope, receive, send_with_id)
         finally:
             self._conclude(scope, record)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sleep = self._state.sleep
+        if sleep is None or not self._needs_model(scope):
+            await self._app(scope, receive, send)
+            return
+        try:
+            async with sleep.awake():
+                await self._app(scope, receive, send)
+        except ApiError as error:  # the model could not be loaded again
+            await error_response(error)(scope, receive, send)
+
+    def _needs_model(self, scope: Scope) -> bool:
+        path = scope["path"].removeprefix(self._prefix)
+        return scope["method"] == "POST" or path in _WAKING
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         path = scope["path"].removeprefix(self._prefix) or "/"

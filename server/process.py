@@ -41,13 +41,16 @@ class ServerProcess:
         self._settings = settings
         self._listeners = listeners
         self._log = structlog.stdlib.get_logger("unpaced")
-        self._engine = Engine(settings.engine_config())
-        self._app: FastAPI = create_app(self._engine, settings)
+        self._engine = self._new_engine()
+        self._app: FastAPI = create_app(self._engine, settings, self._new_engine)
         self._state: ServerState = self._app.state.server
         self._server = _Server(self._app, settings)
         self._signal_count = 0
         self._background: set[asyncio.Task[None]] = set()
         self._load_error: Exception | None = None
+
+    def _new_engine(self) -> Engine:
+        return Engine(self._settings.engine_config())
 
     def run(self) -> int:
         """Serve until told to stop. Raises: engine_ext's ModelLoadError."""
@@ -158,7 +161,7 @@ class ServerProcess:
         except TimeoutError:
             self._log.warning("drain timeout", running=admission.n_running)
             admission.refuse_waiting(unavailable("the server is stopping"))
-            await self._engine.stop()
+            await self._state.engine.stop()
         self._server.should_exit = True
 
 

@@ -12,6 +12,7 @@ from server.chat.templates import ChatTemplates
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import Metrics
 from server.settings import Settings
+from server.sleep import Sleep
 from server.slot_table import SlotTable
 from server.visible_tokens import VisibleTokens
 
@@ -42,7 +43,14 @@ class ServerState:
     fingerprint: str
     """`system_fingerprint` and `build_info`: llama-server's form, with llama.cpp's commit."""
     phase: Phase = Phase.LOADING
+    sleep: Sleep | None = None
+    """Who frees the model when nobody needs it; None: nobody does."""
     started_at: float = field(default_factory=time.time)
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether the model is not in memory until a request needs it."""
+        return self.sleep is not None and self.sleep.is_asleep
 
     @property
     def model_name(self) -> str:

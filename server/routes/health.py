@@ -37,6 +37,8 @@ def _why_not_ready(state: ServerState) -> str | None:
         return f"Loading model ({state.engine.load_progress:.0%})"
     if state.phase is Phase.DRAINING:
         return "the server is shutting down"
+    if state.is_asleep:
+        return None  # the next request wakes it
     stats = state.engine.stats()
     if stats.state is not EngineState.READY:
         return f"the engine is {stats.state.name.lower()}"

@@ -105,7 +105,7 @@ async def props(request: Request) -> Response:
         "bos_token": model.bos_piece,
         "eos_token": model.eos_piece,
         "build_info": state.fingerprint,
-        "is_sleeping": False,
+        "is_sleeping": state.is_asleep,
         "cors_proxy_enabled": False,
         "unpaced": _engine_facts(state),
     }

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from server.settings.option import Option
 
@@ -69,6 +69,15 @@ class LimitSettings(BaseModel):
             ("--drain-timeout",), "seconds that running requests have after SIGTERM", metavar="S"
         ),
     ] = 30.0
+    sleep_idle_seconds: Annotated[
+        int,
+        Field(ge=-1),
+        Option(
+            ("--sleep-idle-seconds",),
+            "free the model after so long without requests; the next one loads it; -1: never",
+            metavar="S",
+        ),
+    ] = -1
     stall_timeout: Annotated[
         float,
         Field(gt=0),
@@ -78,3 +87,10 @@ class LimitSettings(BaseModel):
             metavar="S",
         ),
     ] = 60.0
+
+    @field_validator("sleep_idle_seconds")
+    @classmethod
+    def _check_sleep(cls, seconds: int) -> int:
+        if seconds == 0:
+            raise ValueError("must be above 0, or -1 for never")
+        return seconds

@@ -44,7 +44,6 @@ MISSING: Final[list[LlamaFlag]] = [
         -mu --model-url N LLAMA_ARG_MODEL_URL
         -hf -hfr --hf-repo N LLAMA_ARG_HF_REPO
         -hff --hf-file N LLAMA_ARG_HF_FILE
-        --sleep-idle-seconds N
         --control-vector N
         --control-vector-scaled N
         """,

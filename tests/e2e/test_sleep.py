@@ -1,0 +1,79 @@
+"""--sleep-idle-seconds: the model goes and comes back; nothing else is lost."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.server import Server, serving
+
+
+def is_asleep(server: Server) -> bool:
+    return bool(server.client.get("/props").json()["is_sleeping"])
+
+
+@pytest.mark.parametrize("flags", [(), ("--api-key", "k")], ids=["open", "closed"])
+def test_an_idle_server_frees_the_model_and_loads_it_for_a_request(flags: tuple[str, ...]) -> None:
+    with serving("--sleep-idle-seconds", "1", "-c", "256", *flags) as server:
+        if flags:
+            server.client.headers["authorization"] = "Bearer k"
+        body = {"prompt": "Once upon a time", "n_predict": 8, "temperature": 0}
+        before = server.complete(**body)
+        assert not is_asleep(server)
+        server.until(lambda: is_asleep(server))
+        # What only reads does not wake it.
+        for path in ("/health", "/health/ready", "/models", "/v1/models", "/metrics", "/nope"):
+            server.client.get(path)
+        unauthorised = server.client.post("/completion", headers={"authorization": "Bearer x"})
+        assert unauthorised.status_code == (401 if flags else 400)
+        if flags:
+            assert is_asleep(server)
+        assert server.client.get("/models").json()["data"][0]["meta"]["n_vocab"] > 0
+        after = server.complete(**body)
+        assert after["content"] == before["content"]
+        assert not is_asleep(server)
+
+
+def test_a_long_request_keeps_the_server_awake() -> None:
+    with serving("--sleep-idle-seconds", "1", "-c", "1024", "--ignore-eos") as server:
+        connection = server.open_request(
+            "/completion", prompt="x", n_predict=900, stream=True, n_probs=5
+        )
+        seen_asleep = False
+        deadline = time.monotonic() + 1.5
+        with connection:
+            while time.monotonic() < deadline:
+                seen_asleep |= is_asleep(server)
+                if b"[DONE]" in connection.recv(1 << 16):
+                    break
+        assert not seen_asleep
+
+
+def test_requests_while_it_falls_asleep_and_wakes_are_all_answered() -> None:
+    with serving("--sleep-idle-seconds", "1", "-c", "256") as server:
+        for _ in range(3):
+            server.until(lambda: is_asleep(server))
+            connections = [
+                server.open_request("/completion", prompt="x", n_predict=2) for _ in range(8)
+            ]
+            for connection in connections:
+                with connection:
+                    assert connection.recv(64).startswith(b"HTTP/1.1 200")
+            # Right when the timer fires.
+            time.sleep(0.97)
+            assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
+
+
+def test_a_model_that_is_gone_is_said_and_can_come_back(tmp_path: Path) -> None:
+    from server.settings.model import DEMO_MODEL
+
+    model = tmp_path / "m.gguf"
+    model.write_bytes(DEMO_MODEL.read_bytes())
+    with serving("--sleep-idle-seconds", "1", "-c", "256", "-m", str(model)) as server:
+        server.until(lambda: is_asleep(server))
+        model.rename(tmp_path / "away.gguf")
+        response = server.post("/completion", {"prompt": "x", "n_predict": 2})
+        assert response.status_code == 503
+        assert "no such file" in response.json()["error"]["message"]
+        (tmp_path / "away.gguf").rename(model)
+        assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
