@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def test_an_idle_server_frees_the_model_and_loads_it_for_a_request(flags: tuple[
     with serving("--sleep-idle-seconds", "1", "-c", "256", *flags) as server:
         if flags:
             server.client.headers["authorization"] = "Bearer k"
-        body = {"prompt": "Once upon a time", "n_predict": 8, "temperature": 0}
+        body: dict[str, Any] = {"prompt": "Once upon a time", "n_predict": 8, "temperature": 0}
         before = server.complete(**body)
         assert not is_asleep(server)
         server.until(lambda: is_asleep(server))
