@@ -126,12 +126,9 @@ def _text_limits(body: CompletionBody) -> TextLimits | None:
 def _generation_settings(
     state: ServerState, body: CompletionBody, sampling: SamplingParams
 ) -> GenerationSettings:
-    n_predict = state.settings.n_predict
-    if body.n_predict is not None and body.n_predict != -1:
-        n_predict = body.n_predict
     return GenerationSettings(
         sampling=sampling,
-        n_predict=n_predict,
+        n_predict=state.settings.n_predict if body.n_predict is None else body.n_predict,
         stop=body.stop or state.settings.reverse_prompt,
         n_keep=state.settings.keep if body.n_keep is None else body.n_keep,
         n_discard=body.n_discard or 0,
@@ -140,6 +137,7 @@ def _generation_settings(
         timings_per_token=bool(body.timings_per_token),
         post_sampling_probs=bool(body.post_sampling_probs),
         backend_sampling=bool(body.backend_sampling),
+        reasoning_format=body.reasoning_format or state.settings.reasoning_format,
     )
 
 
@@ -147,7 +145,7 @@ def _engine_request(
     state: ServerState, facts: ResponseFacts, prompt: Prompt, grammar: Grammar | None
 ) -> Request:
     body, settings = facts.body, facts.settings
-    max_tokens = settings.n_predict
+    max_tokens = state.settings.n_predict if settings.n_predict == -1 else settings.n_predict
     if max_tokens == 0 and not body.echo:
         max_tokens = 1  # llama-server's answer to 0; with `echo` the prompt alone is wanted
     cache_prompt = state.settings.cache_prompt if body.cache_prompt is None else body.cache_prompt
@@ -184,7 +182,6 @@ class CompletionResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
         record.choices = self._choices
-        self._state.live_completions.add(self._facts.completion_id)
         try:
             async with Disconnect(receive):
                 await self._run(scope, receive, send)
@@ -194,9 +191,8 @@ class CompletionResponse(Response):
             record.aborted = "slow client"
             await abort_connection(scope)
         except ApiError as error:
-            await error_response(error, scope["path"])(scope, receive, send)
+            await error_response(error)(scope, receive, send)
         finally:
-            self._state.live_completions.discard(self._facts.completion_id)
             for choice in self._choices:
                 choice.close()
 

@@ -61,7 +61,7 @@ class RequestMiddleware:
                 return
             refusal = self._refusal(scope)
             if refusal is not None:
-                await error_response(refusal, scope["path"])(scope, receive, send_with_id)
+                await error_response(refusal)(scope, receive, send_with_id)
                 return
             await self._serve(scope, receive, send_with_id)
         finally:

@@ -29,6 +29,7 @@ class GenerationSettings:
     backend_sampling: bool = False
     grammar: GrammarSpec | None = None
     preserved_tokens: tuple[int, ...] = ()
+    reasoning_format: str = "none"
 
     def to_json(self, eog_tokens: Sequence[int] = ()) -> dict[str, Any]:
         """As in a response. `eog_tokens` are shown as banned where `ignore_eos` is on."""
@@ -82,8 +83,8 @@ class GenerationSettings:
             "n_probs": self.n_probs,
             "min_keep": s.min_keep,
             "chat_format": "Content-only",
-            "reasoning_format": "none",
-            "reasoning_in_content": False,
+            "reasoning_format": self.reasoning_format,
+            "reasoning_in_content": self.stream and self.reasoning_format == "deepseek-legacy",
             "generation_prompt": "",
             "samplers": list(s.samplers),
             "speculative.types": "none",

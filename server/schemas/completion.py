@@ -1,12 +1,13 @@
 """The body of /completion, /completions and /v1/completions: one schema for all three."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 from pydantic import ValidationError
 
 from server.errors import ApiError, invalid, invalid_field
 from server.schemas.sampling import SamplingFields
-from server.schemas.values import INT32_MAX, Only, Strings, Switch, Whole, json_type
+from server.schemas.values import INT32_MAX, Name, Only, Strings, Switch, Whole, json_type
+from server.settings.chat import ReasoningFormat
 
 MAX_CHOICES: Final = 128
 """OpenAI's limit. llama-server's is its number of slots; here the rest waits its turn."""
@@ -34,6 +35,10 @@ class CompletionBody(SamplingFields):
     cache_prompt: Annotated[bool | None, Switch()] = None
     return_tokens: Annotated[bool | None, Switch()] = None
     return_progress: Annotated[bool | None, Switch()] = None
+    # Chat answers are parsed by it; a plain completion only shows it among its settings.
+    reasoning_format: Annotated[str | None, Name(get_args(ReasoningFormat), "reasoning format")] = (
+        None
+    )
     timings_per_token: Annotated[bool | None, Switch()] = None
     verbose: Annotated[bool | None, Switch()] = None
     sse_ping_interval: Annotated[int | None, Whole(-1, INT32_MAX)] = None

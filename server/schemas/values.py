@@ -155,6 +155,30 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Name:
+    """One of several strings. `what` says what they name."""
+
+    names: tuple[str, ...]
+    what: str
+
+    def check(self, value: object) -> str:
+        """The string."""
+        if not isinstance(value, str):
+            raise wrong_type("string", value)
+        if value not in self.names:
+            raise fault(f"Unknown {self.what}: {value}")
+        return value
+
+    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
+        return _schema(self.check)
+
+    def __get_pydantic_json_schema__(
+        self, _: CoreSchema, __: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"enum": [*self.names, None]}
+
+
+@dataclass(frozen=True, slots=True)
 class Strings:
     """A list of strings, or with `one` also a single string; bounded."""
 

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""The same seeded requests to our server and to llama-server: are the answers the same?
+
+    python -m tests.parity.seeded_parity --peer FOLDER --out docs/compat
+
+`--peer` is a folder with llama-server of llama.cpp 0c1e57098; it runs with our build's libraries,
+so that both sides compute the same logits. Sampling is on the CPU.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import gguf
+
+from tests.parity.pair import FAMILIES, Pair, serving_pair, tiny_model
+from tests.parity.sampled_requests import make_requests
+from tests.support.llama_source import vocabulary
+
+# One thread, or the order of sums, and with it the logits, may differ from run to run.
+FLAGS: Final = ("-c", "2048", "-t", "1", "-tb", "1")
+EQUAL: Final = (
+    "content",
+    "stop_type",
+    "stopping_word",
+    "tokens_evaluated",
+    "tokens_predicted",
+    "tokens_cached",
+    "truncated",
+    "has_new_line",
+    "prompt",
+)
+LOGPROB_TOLERANCE: Final = 1e-4  # llama-server sums a whole vocabulary in 32 bits
+N_SHOWN: Final = 50
+
+
+@dataclass(slots=True)
+class SeededParity:
+    """Figures of one family, or of all."""
+
+    family: str
+    n_requests: int = 0
+    n_positions: int = 0
+    n_equal: int = 0
+    n_greedy_positions: int = 0
+    n_greedy_equal: int = 0
+    n_probs: int = 0
+    n_probs_equal: int = 0
+    n_requests_equal: int = 0
+    different_fields: Counter[str] = field(default_factory=Counter)
+    divergences: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, other: "SeededParity") -> None:
+        """Sum up."""
+        for name in self.__slots__:
+            if name != "family":
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def summary(self) -> str:
+        """One line."""
+        return (
+            f"{self.family}: {self.n_requests_equal} of {self.n_requests} requests equal, tokens "
+            f"{self.n_equal}/{self.n_positions}, greedy {self.n_greedy_equal}/"
+            f"{self.n_greedy_positions}, probabilities {self.n_probs_equal}/{self.n_probs}, "
+            f"fields {dict(self.different_fields)}"
+        )
+
+
+def read_vocabulary(family: str) -> tuple[int, int]:
+    """Number of tokens, and the end-of-sequence token."""
+    fields = gguf.GGUFReader(vocabulary(family)).fields
+    n_vocab = len(fields["tokenizer.ggml.tokens"].data)
+    return n_vocab, int(fields["tokenizer.ggml.eos_token_id"].contents())
+
+
+def compare_answers(
+    report: SeededParity, kind: str, body: dict[str, Any], ours: Any, peer: Any
+) -> None:
+    """Count what is equal and keep what is not."""
+    a, b = ours["tokens"], peer["tokens"]
+    n_positions = max(len(a), len(b))
+    n_equal = sum(x == y for x, y in zip(a, b, strict=False))
+    report.n_requests += 1
+    report.n_positions += n_positions
+    report.n_equal += n_equal
+    if kind == "greedy":
+        report.n_greedy_positions += n_positions
+        report.n_greedy_equal += n_equal
+    ours, peer = flat(ours), flat(peer)
+    wanted = (*EQUAL, *sorted(key for key in ours.keys() | peer.keys() if "/" in key))
+    names = [name for name in wanted if ours.get(name) != peer.get(name)]
+    if n_equal < n_positions:
+        names.append("tokens")
+    report.different_fields.update(names)
+    n_probs, n_probs_equal, worst = compare_probs(ours, peer)
+    report.n_probs += n_probs
+    report.n_probs_equal += n_probs_equal
+    if names or n_probs_equal < n_probs:
+        shown = {name: [ours.get(name), peer.get(name)] for name in names}
+        report.divergences.append(
+            {"kind": kind, "request": body, "different": shown, "worst_probability": worst}
+        )
+    else:
+        report.n_requests_equal += 1
+
+
+def flat(answer: Any) -> Any:
+    """An answer with its generation settings as keys of their own."""
+    settings = {f"settings/{key}": value for key, value in answer["generation_settings"].items()}
+    return answer | settings
+
+
+def compare_probs(ours: Any, peer: Any) -> tuple[int, int, float]:
+    """Entries of completion_probabilities, those that agree, and the largest difference.
+
+    llama-server writes as the text of the drawn token what it sent just then, which with stop
+    strings may be less or more than the token's; ours is the token's own (docs/differences.md).
+    """
+    a = ours.get("completion_probabilities", [])
+    b = peer.get("completion_probabilities", [])
+    n_equal, worst = 0, 0.0
+    for x, y in zip(a, b, strict=False):
+        if ours["settings/stop"]:
+            y |= {"token": x["token"], "bytes": x["bytes"]}
+        same, distance = compare_entry(x, y)
+        n_equal += same and distance <= LOGPROB_TOLERANCE
+        worst = max(worst, distance)
+    return max(len(a), len(b)), n_equal, worst
+
+
+def compare_entry(a: Any, b: Any) -> tuple[bool, float]:
+    """Whether two entries have the same shape and tokens; their largest difference of values."""
+    same, worst = a.keys() == b.keys(), 0.0
+    for key in a.keys() & b.keys():
+        if key in ("top_logprobs", "top_probs"):
+            same &= len(a[key]) == len(b[key])
+            for x, y in zip(a[key], b[key], strict=False):
+                same_entry, distance = compare_entry(x, y)
+                same &= same_entry
+                worst = max(worst, distance)
+        elif key in ("logprob", "prob"):
+            if not math.isclose(a[key], b[key], rel_tol=1e-6):
+                worst = max(worst, abs(a[key] - b[key]))
+        else:
+            same &= a[key] == b[key]
+    return same, worst
+
+
+def run_family(pair: Pair, family: str, n: int, seed: int) -> SeededParity:
+    """All requests of one family."""
+    report = SeededParity(family)
+    n_vocab, eos = read_vocabulary(family)
+    for kind, body in make_requests(n, n_vocab, eos, seed):
+        ours, peer = pair.post("/completion", body)
+        if (ours.status, peer.status) == (200, 200):
+            compare_answers(report, kind, body, ours.body, peer.body)
+            continue
+        report.n_requests += 1
+        report.different_fields["status"] += 1
+        statuses = {"status": [[ours.status, ours.body], [peer.status, peer.body]]}
+        report.divergences.append({"kind": kind, "request": body, "different": statuses})
+    return report
+
+
+def main() -> int:
+    """Command line. Exit status 1 below 99.9 % of positions, or if greedy ones differ."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peer", type=Path, required=True, help="folder with llama-server")
+    parser.add_argument("--family", action="append", choices=FAMILIES)
+    parser.add_argument("-n", type=int, default=125, help="requests a family")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="folder for seeded.json")
+    options = parser.parse_args()
+    total, reports = SeededParity("all"), []
+    for family in options.family or FAMILIES:
+        with serving_pair(options.peer, tiny_model(family), *FLAGS) as pair:
+            report = run_family(pair, family, options.n, options.seed)
+        print(report.summary(), flush=True)
+        for divergence in report.divergences[:5]:
+            print(f"  {json.dumps(divergence, ensure_ascii=True)[:1500]}")
+        total.add(report)
+        reports.append(report)
+    print(total.summary())
+    if options.out:
+        rows = [asdict(report) for report in (*reports, total)]
+        for row in rows:
+            row["divergences"] = row["divergences"][:N_SHOWN] if row["family"] != "all" else []
+        text = json.dumps({"seed": options.seed, "families": rows}, indent=1, ensure_ascii=True)
+        (options.out / "seeded.json").write_text(text + "\n")
+    is_good = total.n_equal >= 0.999 * total.n_positions
+    return 0 if is_good and total.n_greedy_equal == total.n_greedy_positions else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
