@@ -10,7 +10,6 @@ namespace unpaced {
 enum class HostReason : std::uint8_t {
   kNone = 0,    // they are not
   kShared,      // several requests are active: one llama_decode serves them together
-  kGrammar,     // the request has a grammar
   kLogprobs,    // the request asks for logprobs
   kLogitBias,   // more logit biases than the device holds
   kMirostat,    // the request samples by mirostat
@@ -23,9 +22,9 @@ enum class HostReason : std::uint8_t {
 };
 
 // By HostReason; the values of a metric's label.
-inline constexpr std::array<const char*, 12> kHostReasonNames{
-    "none",       "shared", "grammar", "logprobs", "logit_bias",  "mirostat",
-    "adaptive_p", "dry",    "chain",   "top_k",    "stop_length", "context_end"};
+inline constexpr std::array<const char*, 11> kHostReasonNames{
+    "none", "shared", "logprobs", "logit_bias",  "mirostat",   "adaptive_p",
+    "dry",  "chain",  "top_k",    "stop_length", "context_end"};
 inline constexpr std::size_t kHostReasons = kHostReasonNames.size();
 
 }  // namespace unpaced

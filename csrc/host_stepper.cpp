@@ -126,6 +126,15 @@ void HostStepper::forget(Slot& slot) noexcept {
 void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
   build_batch(slots);
   run_batch(slots, events);
+  clean(slots);
+}
+
+void HostStepper::clean(std::span<Slot> slots) noexcept {
+  if (!is_tainted_) return;
+  if (std::any_of(slots.begin(), slots.end(), [](const Slot& s) { return s.active(); })) return;
+  llama_memory_clear(llama_get_memory(model_->context()), true);
+  for (Slot& slot : slots) slot.cells.clear();
+  is_tainted_ = false;
 }
 
 void HostStepper::build_batch(std::span<Slot> slots) noexcept {
@@ -259,7 +268,10 @@ void HostStepper::sample(Slot& slot, EventPublisher& events) {
   const MaskedDraw result = draw_token(sampler, logits, slot.spec->mask.get(), model_->n_vocab(),
                                        [this](TokenId token) { return model_->is_eog(token); });
   if (result.failure != FinishReason::kNone) {
-    if (result.failure == FinishReason::kNonFinite) forget(slot);
+    if (result.failure == FinishReason::kNonFinite) {
+      forget(slot);
+      taint();
+    }
     events.finished(slot, result.failure);
     return;
   }

@@ -26,6 +26,12 @@ class HostStepper final : public Stepper {
   [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override;
   [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
 
+  // A slot's cells may hold what is not finite: it reaches every row of logits whose window of
+  // cells covers it, hidden or not.
+  void taint() noexcept { is_tainted_ = true; }
+  // At the end of a step. Where the KV is tainted and no request runs any more, all of it goes.
+  void clean(std::span<Slot> slots) noexcept;
+
   // The slot's sampler, for a stepper that draws in its place.
   [[nodiscard]] Sampler& sampler(const Slot& slot) noexcept {
     return *samplers_[static_cast<std::size_t>(slot.id)];
@@ -70,6 +76,7 @@ class HostStepper final : public Stepper {
   const std::int32_t n_chunk_;
   const std::int32_t n_swa_;
   const bool kv_unified_;
+  bool is_tainted_ = false;
   TokenBatch batch_;
   TokenBatch share_batch_;
   std::vector<Share> shares_;         // by slot id

@@ -34,7 +34,8 @@ bool DeviceStepper::launch(Slot& slot) {
     if (window_of(n_used, bridge_.n_cells()) != window.n_kv) break;
     ++n_steps;
   }
-  static_cast<void>(graphs_.get(window));  // captured before anything is written
+  flight_.is_stepwise = slot.spec->mask != nullptr;
+  static_cast<void>(graphs().get(window));  // captured before anything is written
 
   if (drawn_on_device_ != &slot || drawn_request_ != slot.spec->id) {
     sampler_.upload(host_.sampler(slot), stream);
@@ -83,8 +84,11 @@ void DeviceStepper::resume() {
 
 void DeviceStepper::fly() {
   stream_is_busy_ = true;
+  flight_.is_second_draw = false;
   pacer_.launched();
-  if (loop_ == DecodeLoop::kDevice) {
+  if (flight_.is_stepwise) {
+    launch_steps(1);
+  } else if (loop_ == DecodeLoop::kDevice) {
     cuda_check(cudaGraphLaunch(graphs_.get(flight_.window), bridge_.stream()), "cudaGraphLaunch");
     flight_.n_launched = flight_.n_steps;
   } else {
@@ -113,7 +117,7 @@ void DeviceStepper::upload_inputs(const Slot& slot, const CellPlan& plan, const 
 }
 
 void DeviceStepper::launch_steps(std::int32_t n) {
-  const cudaGraphExec_t graph = graphs_.get(flight_.window);
+  const cudaGraphExec_t graph = graphs().get(flight_.window);
   for (; n > 0 && flight_.n_launched < flight_.n_steps; --n, ++flight_.n_launched) {
     cuda_check(cudaGraphLaunch(graph, bridge_.stream()), "cudaGraphLaunch");
   }
@@ -124,10 +128,10 @@ void DeviceStepper::prepare_next_window() {
   const std::int32_t last_cell = flight_.plan.cells[static_cast<std::size_t>(flight_.n_steps - 1)];
   const std::int32_t n_kv = std::min(flight_.window.n_kv + kWindowCells, bridge_.n_cells());
   const Window next{flight_.window.stream, n_kv};
-  if (last_cell + 1 == flight_.window.n_kv && !graphs_.has(next)) {
-    static_cast<void>(graphs_.get(next));
+  if (last_cell + 1 == flight_.window.n_kv && !graphs().has(next)) {
+    static_cast<void>(graphs().get(next));
   }
-  counters_.n_window_graphs.set(graphs_.size());
+  counters_.n_window_graphs.set(graphs_.size() + masked_graphs_.size());
 }
 
 }  // namespace unpaced

@@ -76,7 +76,6 @@ DeviceSampler::DeviceSampler(std::int32_t n_vocab, std::int32_t n_ctx)
 HostReason DeviceSampler::refusal(const RequestSpec& spec, const Sampler& sampler) noexcept {
   const SamplingParams& params = sampler.params();
   const auto links = sampler.links();
-  if (spec.mask != nullptr) return HostReason::kGrammar;
   if (spec.n_probs > 0 || spec.want_logprob) return HostReason::kLogprobs;
   if (spec.logit_bias.size() > kMaxBiases) return HostReason::kLogitBias;
   if (params.mirostat != 0) return HostReason::kMirostat;

@@ -32,7 +32,9 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       mask_staging_(static_cast<std::size_t>(bridge_.n_cells())),
       input_staging_(4),
       mailbox_(1),
-      graphs_(bridge_, arguments(), loop == DecodeLoop::kDevice) {
+      masked_row_(model_->n_vocab()),
+      graphs_(bridge_, arguments(), loop == DecodeLoop::kDevice),
+      masked_graphs_(bridge_, arguments(), false, &masked_row_) {
   prepare_step_kernels(model_->n_vocab());
   cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");
   flight_.inputs.reserve(kMaxSteps);
@@ -134,6 +136,7 @@ void DeviceStepper::step(std::span<Slot> slots, EventPublisher& events) {
   } else if (flight_.slot == nullptr && lone->active()) {
     static_cast<void>(launch(*lone));  // where it fails the next step says so
   }
+  host_.clean(slots);
 }
 
 void DeviceStepper::settle(EventPublisher& events) {
@@ -178,7 +181,11 @@ DeviceStepper::Progress DeviceStepper::wait_for_news() {
 
 void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
   Slot& slot = *flight_.slot;
-  const bool has_left = progress.exit != LoopExit::kNone && progress.exit != LoopExit::kNonFinite;
+  if (flight_.is_stepwise && !admit(progress, events)) return;
+  const bool may_go_on = progress.exit == LoopExit::kPause ||
+                         (flight_.is_stepwise && progress.exit == LoopExit::kNone);
+  const bool has_left =
+      may_go_on || progress.exit == LoopExit::kSteps || progress.exit == LoopExit::kStopped;
   while (flight_.n_published < progress.n_tokens) {
     const TokenId token = entry_token(mailbox_.data()->entry[flight_.n_published++]);
     flight_.inputs.push_back(slot.next_token);
@@ -186,8 +193,8 @@ void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
     host_.sampler(slot).accept(token);
     const FinishReason reason = judge_token(slot, token, *model_);
     if (flight_.n_published == progress.n_tokens && has_left) {
-      flight_.is_paused = progress.exit == LoopExit::kPause && reason == FinishReason::kNone &&
-                          flight_.n_published < flight_.n_steps;
+      flight_.is_paused =
+          may_go_on && reason == FinishReason::kNone && flight_.n_published < flight_.n_steps;
       // Before the last event, which may end the request: the KV must know its tokens by then.
       if (!flight_.is_paused) land();
     }
@@ -196,8 +203,10 @@ void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
   }
   if (progress.exit == LoopExit::kNonFinite) {
     forget(slot);
+    host_.taint();
     events.finished(slot, FinishReason::kNonFinite);
-  } else if (progress.exit == LoopExit::kNone && loop_ == DecodeLoop::kAhead) {
+  } else if (progress.exit == LoopExit::kNone && loop_ == DecodeLoop::kAhead &&
+             !flight_.is_stepwise) {
     launch_steps(flight_.n_published + kQueuedSteps - flight_.n_launched);
   }
 }

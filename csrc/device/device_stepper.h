@@ -50,6 +50,8 @@ class DeviceStepper final : public Stepper {
     std::int32_t n_steps = 0;
     std::int32_t n_launched = 0;   // kAhead: steps given to the GPU
     std::int32_t n_published = 0;  // tokens taken out of the mailbox
+    bool is_stepwise = false;      // a launch makes one step, and the host looks at every token
+    bool is_second_draw = false;   // of this step: the grammar refused the first one's token
     bool is_paused = false;        // the GPU has left the loop for the host to look, and may go on
     CellPlan plan;
     Window window{};
@@ -81,11 +83,21 @@ class DeviceStepper final : public Stepper {
   // The slot's next token, where it goes and what it sees, enqueued.
   void upload_inputs(const Slot& slot, const CellPlan& plan, const Window& window);
   void launch_steps(std::int32_t n);
+  [[nodiscard]] WindowGraphs& graphs() noexcept {
+    return flight_.is_stepwise ? masked_graphs_ : graphs_;
+  }
   void prepare_next_window();
   [[nodiscard]] Progress progress() const noexcept;
   [[nodiscard]] Progress wait_for_news();
   // Takes what the GPU has published; after an exit the flight is over.
   void take(const Progress& progress, EventPublisher& events);
+
+  // device_grammar.cpp
+  // May the step's token stay? False: it is drawn again, or the request has ended.
+  [[nodiscard]] bool admit(const Progress& progress, EventPublisher& events);
+  void draw_again(Slot& slot, const TokenMask& mask);
+  void end_by_grammar(FinishReason reason, EventPublisher& events);
+
   // The flight is over: its tokens' cells are entered into llama.cpp's books.
   void land();
   void stop_flight() noexcept;
@@ -110,7 +122,9 @@ class DeviceStepper final : public Stepper {
   PinnedArray<std::uint16_t> mask_staging_;
   PinnedArray<std::int64_t> input_staging_;  // token, position, k index, v index
   PinnedArray<LoopMailbox> mailbox_;
+  MaskedRow masked_row_;
   WindowGraphs graphs_;
+  WindowGraphs masked_graphs_;  // one step, whose row of logits is kept
   StepPacer pacer_;
   Flight flight_;
   // Whose sampler state is on the device, newer than the host's; null: nobody's.

@@ -17,8 +17,9 @@ struct GraphOwner {
 
 }  // namespace
 
-WindowGraphs::WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments, bool loops)
-    : bridge_(bridge), arguments_(arguments), loops_(loops) {}
+WindowGraphs::WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments, bool loops,
+                           const MaskedRow* kept)
+    : bridge_(bridge), arguments_(arguments), loops_(loops), kept_(kept) {}
 
 WindowGraphs::~WindowGraphs() {
   for (auto& [window, entry] : graphs_) cudaGraphExecDestroy(entry.executable);
@@ -37,7 +38,7 @@ cudaGraphExec_t WindowGraphs::get(const Window& window) {
   }
   const cudaGraphExec_t executable = capture(window);
   by_age_.push_front(window);
-  graphs_[window] = {executable, by_age_.begin()};
+  graphs_[window] = {executable, bridge_.logits(), by_age_.begin()};
   return executable;
 }
 
@@ -77,6 +78,7 @@ void WindowGraphs::capture_step(cudaGraph_t graph, const StepKernelArguments& ar
   cudaGraph_t captured = nullptr;
   try {
     bridge_.run();
+    if (kept_ != nullptr) kept_->keep(arguments.logits, stream);
     launch_step_kernels(arguments, stream);
   } catch (...) {
     cudaStreamEndCapture(stream, &captured);

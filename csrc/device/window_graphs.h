@@ -8,6 +8,7 @@
 #include <map>
 
 #include "device/llama_bridge.h"
+#include "device/masked_row.h"
 #include "device/sample_kernels.h"
 
 namespace unpaced {
@@ -16,8 +17,9 @@ namespace unpaced {
 class WindowGraphs {
  public:
   // `arguments` without logits and loop. loops: the step is the body of a WHILE node; else a launch
-  // makes one step.
-  WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments, bool loops);
+  // makes one step. kept: each step keeps its row of logits there; null: nowhere.
+  WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments, bool loops,
+               const MaskedRow* kept = nullptr);
   ~WindowGraphs();
   WindowGraphs(const WindowGraphs&) = delete;
   WindowGraphs& operator=(const WindowGraphs&) = delete;
@@ -25,12 +27,15 @@ class WindowGraphs {
   // From the cache, or captured now: some 10 ms of this thread, none of the GPU. Throws
   // std::runtime_error.
   cudaGraphExec_t get(const Window& window);
+  // Where the graph of a window in the cache leaves its row of logits.
+  [[nodiscard]] float* logits(const Window& window) const { return graphs_.at(window).logits; }
   [[nodiscard]] std::size_t size() const noexcept { return graphs_.size(); }
   [[nodiscard]] bool has(const Window& window) const { return graphs_.contains(window); }
 
  private:
   struct Entry {
     cudaGraphExec_t executable;
+    float* logits;
     std::list<Window>::iterator age;
   };
 
@@ -40,6 +45,7 @@ class WindowGraphs {
   LlamaBridge& bridge_;
   const StepKernelArguments arguments_;
   const bool loops_;
+  const MaskedRow* const kept_;
   std::map<Window, Entry> graphs_;
   std::list<Window> by_age_;  // the newest first
 };
