@@ -392,6 +392,9 @@ void bind_request(nb::module_& m) {
       .def(
           "completes",
           [](const PyStopStrings& self, TokenId token) {
+            if (self.completing_tokens == nullptr) {
+              throw nb::value_error("no tokens were listed for these stop strings");
+            }
             return (self.completing_tokens->at(static_cast<std::size_t>(token / 32)) >> token % 32 &
                     1U) != 0U;
           },

@@ -51,6 +51,8 @@ bool DeviceStepper::launch(Slot& slot) {
   control.step = 0;
   control.exited = 0;
   std::copy_n(plan.cells.begin(), n_steps, control.cell);
+  // A step that was launched ahead of a non-finite row's exit found that row again.
+  cuda_check(cudaMemsetAsync(illegal_.data(), 0, sizeof(std::int32_t), stream), "cudaMemsetAsync");
   for (std::size_t i = 0; i < n_steps; ++i) mailbox_.data()->entry[i] = 0;
   mailbox_.data()->stop = 0;
   cuda_check(
