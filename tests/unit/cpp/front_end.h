@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "check.h"
@@ -41,6 +42,15 @@ class FrontEnd {
     if (thread_.submit(on_loan)) return id;
     on_loan_.erase(id);
     return 0;
+  }
+
+  // A slot action; its id is set here.
+  [[nodiscard]] bool submit(SlotAction& action) {
+    action.id = next_id_++;
+    actions_.insert(action.id);
+    if (thread_.submit(&action)) return true;
+    actions_.erase(action.id);
+    return false;
   }
 
   // Everything that is there now.
@@ -110,7 +120,8 @@ class FrontEnd {
  private:
   void take(const TokenEvent& event) {
     std::vector<TokenEvent>& events = events_[event.request_id];
-    CHECK(on_loan_.contains(event.request_id));  // not after its end, and of no unknown request
+    // Not after its end, and of no unknown request.
+    CHECK(on_loan_.contains(event.request_id) || actions_.contains(event.request_id));
     CHECK_EQ(event.sequence_number, events.size());
     if (!events.empty()) CHECK(event.t_us >= events.back().t_us);
     if (event.kind == EventKind::kStarted || event.kind == EventKind::kFinished) {
@@ -118,10 +129,12 @@ class FrontEnd {
     }
     events.push_back(event);
     // The loan is over: a decode thread that still looks at it is caught by AddressSanitizer.
-    if (event.kind == EventKind::kFinished) on_loan_.erase(event.request_id);
+    if (event.kind != EventKind::kFinished) return;
+    if (on_loan_.erase(event.request_id) == 0) actions_.erase(event.request_id);
   }
 
   std::map<RequestId, std::unique_ptr<RequestSpec>> on_loan_;
+  std::set<RequestId> actions_;
   std::map<RequestId, std::vector<TokenEvent>> events_;
   std::vector<std::pair<EventKind, RequestId>> order_;
   RequestId next_id_ = 1;

@@ -2,6 +2,7 @@
 // may throw: the decode thread's loop can be stopped anywhere and looked at.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -104,6 +105,22 @@ class ScriptedStepper final : public Stepper {
   void forget(Slot& slot) noexcept override {
     script_.n_forgotten.fetch_add(1, std::memory_order_relaxed);
     slot.cells.clear();
+  }
+
+  // A slot's state is its tokens.
+  [[nodiscard]] std::size_t state_bytes(const Slot& slot) override {
+    return slot.cells.size() * sizeof(TokenId);
+  }
+  [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override {
+    if (to.size() != state_bytes(slot)) return false;
+    std::copy_n(reinterpret_cast<const std::byte*>(slot.cells.data()), to.size(), to.data());
+    return true;
+  }
+  [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override {
+    const bool fits = state.tokens.size() <= static_cast<std::size_t>(script_.n_ctx) &&
+                      state.n_bytes == state.tokens.size() * sizeof(TokenId);
+    if (fits) slot.cells = state.tokens;
+    return fits;
   }
 
  private:
