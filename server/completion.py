@@ -155,7 +155,7 @@ def _engine_request(
         max_tokens=max_tokens,
         n_probs=min(settings.n_probs, state.engine.model.n_vocab),
         post_sampling_probs=settings.post_sampling_probs,
-        prompt_logprobs=bool(body.echo) and body.n_probs is not None,
+        prompt_logprobs=bool(body.echo) and bool(body.n_probs or body.legacy_logprobs),
         cache_prompt=cache_prompt,
         n_cache_reuse=(
             state.settings.cache_reuse if body.n_cache_reuse is None else body.n_cache_reuse

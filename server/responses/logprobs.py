@@ -24,6 +24,11 @@ def token_probs(
     return entry
 
 
+def unknown_probs(token: int, pieces: Sequence[bytes]) -> dict[str, Any]:
+    """The entry of a prompt's first token: nothing comes before it, so it has no probability."""
+    return _entry(token, 0.0, pieces, "logprob") | {"logprob": None, "top_logprobs": []}
+
+
 def _entry(token: int, value: float, pieces: Sequence[bytes], key: str) -> dict[str, Any]:
     piece = pieces[token]
     return {

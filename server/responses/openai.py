@@ -10,7 +10,7 @@ import orjson
 
 from server.generation import Generation
 from server.prompt import Prompt
-from server.responses.logprobs import LegacyLogprobs
+from server.responses.logprobs import LegacyLogprobs, unknown_probs
 from server.responses.native import NativeWriter
 from server.responses.writer import ChoiceWriter, ResponseFacts, sse
 
@@ -34,6 +34,7 @@ class OpenAiWriter(ChoiceWriter):
         self._native = NativeWriter(facts, prompt, generation)
         self._legacy: LegacyLogprobs | None = None
         self._echo = ""
+        self._echo_probs: list[dict[str, Any]] = []
         if facts.body.echo:
             self._start_echo()
 
@@ -43,7 +44,11 @@ class OpenAiWriter(ChoiceWriter):
         """The echoed prompt, where asked for."""
         if not self.facts.body.echo:
             return b""
-        logprobs = None if self._legacy is None else self._legacy.take()
+        logprobs: dict[str, Any] | None = None
+        if self._legacy is not None:
+            logprobs = self._legacy.take()
+        elif self._echo_probs:
+            logprobs = {"content": self._echo_probs}
         return sse({"choices": [self._choice(self._echo, logprobs, None)]} | self._frame())
 
     def token(self, event: "TokenEvent", text: str) -> bytes:
@@ -85,6 +90,8 @@ class OpenAiWriter(ChoiceWriter):
         """One prompt token's logprob, where echoed."""
         if self._legacy is not None:
             self._legacy.add(event)
+        else:
+            self._echo_probs.append(self.probs_of(event))
 
     def keep(self, event: "TokenEvent", text: str) -> None:
         """One token of a response that does not stream."""
@@ -99,8 +106,8 @@ class OpenAiWriter(ChoiceWriter):
         logprobs: dict[str, Any] | None = None
         if self._legacy is not None:
             logprobs = self._legacy.take()
-        elif self.probs:
-            logprobs = {"content": self.probs}
+        elif self.probs or self._echo_probs:
+            logprobs = {"content": self._echo_probs + self.probs}
         text = self._echo + "".join(self.content)
         return self._choice(text, logprobs, self.generation.finish_reason)
 
@@ -151,12 +158,15 @@ class OpenAiWriter(ChoiceWriter):
         pieces = self.facts.pieces
         joined = b"".join(pieces[token] for token in self.prompt.tokens).decode(errors="replace")
         self._echo = joined if self.prompt.text is None else self.prompt.text
-        if self.facts.body.n_probs is None:
+        first = self.prompt.tokens[0]
+        if not self.facts.body.legacy_logprobs:
+            if self.facts.body.n_probs:
+                self._echo_probs = [unknown_probs(first, self.facts.pieces_special)]
             return
-        self._legacy = LegacyLogprobs(pieces, self.facts.body.n_probs)
+        self._legacy = LegacyLogprobs(pieces, self.facts.body.n_probs or 0)
         # SentencePiece tokenisers put a space in front, which the echo does not show.
         n_skipped = 1 if joined == " " + self._echo else 0
-        self._legacy.add_prompt_start(self.prompt.tokens[0], n_skipped)
+        self._legacy.add_prompt_start(first, n_skipped)
 
 
 def usage(writers: Sequence[ChoiceWriter]) -> dict[str, Any]:

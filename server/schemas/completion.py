@@ -31,6 +31,8 @@ class CompletionBody(SamplingFields):
     stream_options: Any = None
     echo: Annotated[bool | None, Switch()] = None
     n_probs: Annotated[int | None, Whole(0, INT32_MAX, switch=True)] = None
+    legacy_logprobs: bool = False
+    """`logprobs` was asked for, by OpenAI's name; `parse_completion` sets it."""
     post_sampling_probs: Annotated[bool | None, Switch()] = None
     cache_prompt: Annotated[bool | None, Switch()] = None
     return_tokens: Annotated[bool | None, Switch()] = None
@@ -75,6 +77,7 @@ def parse_completion(body: dict[str, Any]) -> CompletionBody:
                 checked[field] = body[alias]
                 names[field] = alias
                 break
+    checked["legacy_logprobs"] = names.get("n_probs") == "logprobs"
     try:
         parsed = CompletionBody.model_validate(checked)
     except ValidationError as error:

@@ -16,6 +16,7 @@ class AsgiRequest:
         self, app: FastAPI, method: str, path: str, body: bytes | None, headers: Any
     ) -> None:
         self._app = app
+        path, _, query = path.partition("?")
         self._incoming: asyncio.Queue[Message] = asyncio.Queue()
         if body is not None:
             self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": False})
@@ -29,7 +30,7 @@ class AsgiRequest:
             "method": method,
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "root_path": "",
             "scheme": "http",
             "headers": headers,

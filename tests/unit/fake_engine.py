@@ -126,10 +126,21 @@ class FakeSequence:
             asyncio.get_running_loop().call_later(0.005, self.finish, FinishReason.CANCELLED)
 
 
+class FakeSlots:
+    """What the slots hold, set by the test."""
+
+    def __init__(self) -> None:
+        self.cells = [7] * 256
+
+    def n_cells(self) -> list[int]:
+        return self.cells
+
+
 class FakeEngine:
     """`sequences` holds what was submitted; `answer`, if set, is played at once for each."""
 
     def __init__(self, n_ctx: int = 128) -> None:
+        self.slots = FakeSlots()
         self.sequences: list[FakeSequence] = []
         self._news = asyncio.Event()
         self.answer: bytes | None = None

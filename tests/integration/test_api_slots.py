@@ -1,0 +1,195 @@
+"""Slots of a real server: the prompt cache in all its forms, context shift, files."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.server import Server, serving
+
+LONG = " ".join(f"The {word} saw the little fox near the old mill." for word in (
+    "king", "queen", "baker", "miller", "child", "old man", "bear", "wolf", "bird", "mouse",
+))  # fmt: skip
+GREEDY: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "n_predict": 24}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("slots")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    flags = ("-np", "2", "-t", "1", "-tb", "1", "--slot-save-path", str(folder), "-cram", "0")
+    with serving(*flags) as running:
+        yield running
+
+
+def act(server: Server, slot: int, action: str, name: str = "state.bin") -> Any:
+    response = server.post(f"/slots/{slot}?action={action}", {"filename": name})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_a_saved_slot_goes_on_in_another_one(server: Server, folder: Path) -> None:
+    first = server.complete(prompt=LONG, **GREEDY, id_slot=1)
+    assert first["id_slot"] == 1
+    n_prompt = first["tokens_evaluated"]
+    saved = act(server, 1, "save")
+    assert saved["id_slot"] == 1
+    assert saved["filename"] == "state.bin"
+    assert saved["n_saved"] == n_prompt + 23 == first["tokens_cached"]
+    assert saved["n_written"] == (folder / "state.bin").stat().st_size
+    assert saved["timings"]["save_ms"] > 0
+    assert act(server, 1, "erase")["n_erased"] == n_prompt + 23
+    again = server.complete(prompt=LONG, **GREEDY, id_slot=1)
+    assert again["timings"]["cache_n"] == 0
+    restored = act(server, 0, "restore")
+    assert restored["n_restored"] == saved["n_saved"]
+    assert restored["n_read"] == saved["n_written"]
+    assert restored["timings"]["restore_ms"] > 0
+    other = server.complete("/v1/completions", prompt=LONG, **GREEDY, id_slot=0)
+    assert other["usage"]["prompt_tokens_details"]["cached_tokens"] == n_prompt - 1
+    assert other["timings"]["cache_n"] == n_prompt - 1
+    assert other["timings"]["prompt_n"] == 1
+    assert other["choices"][0]["text"] == first["content"]
+
+
+def test_files_that_are_none_are_refused_and_nothing_else_is_lost(
+    server: Server, folder: Path
+) -> None:
+    server.complete(prompt=LONG, **GREEDY, id_slot=1)
+    act(server, 1, "save", "good.bin")
+    data = (folder / "good.bin").read_bytes()
+    (folder / "short.bin").write_bytes(data[:1000])
+    (folder / "noise.bin").write_bytes(b"\0" * 1000)
+    (folder / "changed.bin").write_bytes(data[:5000] + b"!" + data[5001:])
+    (folder / "link.bin").symlink_to(folder / "good.bin")
+    (folder / "folder.bin").mkdir()
+    for name in ("none", "short.bin", "noise.bin", "changed.bin", "link.bin", "folder.bin"):
+        response = server.post("/slots/0?action=restore", {"filename": name})
+        assert response.status_code == 400, name
+        assert response.json()["error"]["message"].startswith("Unable to restore slot: ")
+    for name in ("link.bin", "folder.bin"):
+        response = server.post("/slots/1?action=save", {"filename": name})
+        assert response.status_code == 500
+        assert response.json()["error"]["message"].startswith("Unable to save slot: ")
+    assert (folder / "good.bin").read_bytes() == data
+    # As an older llama-server wrote it: a plain list of tokens, no trailer.
+    n = int.from_bytes(data[20:24], "little")
+    plain = data[:8] + data[20:24] + data[24 : 24 + 4 * n] + data[28 + 4 * n : -40]
+    (folder / "plain.bin").write_bytes(plain)
+    assert act(server, 0, "restore", "plain.bin")["n_restored"] == n
+    answer = server.complete(prompt=LONG, **GREEDY, id_slot=1)
+    assert answer["timings"]["prompt_n"] == 1
+
+
+def test_actions_do_not_disturb_a_stream_and_wait_for_their_slot(server: Server) -> None:
+    body: dict[str, Any] = {
+        "prompt": "Once upon a time",
+        "temperature": 0,
+        "ignore_eos": True,
+        "n_predict": 200,
+    }
+    alone = server.complete(**body, id_slot=0, cache_prompt=False)
+    server.complete(prompt=LONG, **GREEDY, id_slot=1)
+    answers: list[Any] = []
+    stream = threading.Thread(
+        target=lambda: answers.append(server.complete(**body, id_slot=0, cache_prompt=False))
+    )
+    stream.start()
+    server.until(lambda: server.client.get("/slots").json()[0]["is_processing"])
+    for _ in range(5):
+        act(server, 1, "save", "busy.bin")
+        act(server, 1, "erase")
+        act(server, 1, "restore", "busy.bin")
+    erased = act(server, 0, "erase")["n_erased"]  # once the stream is over
+    stream.join()
+    assert answers[0]["content"] == alone["content"]
+    assert erased == answers[0]["tokens_cached"]
+
+
+def test_a_wanted_slot_wraps(server: Server) -> None:
+    for wanted, slot in ((0, 0), (1, 1), (7, 1), (6, 0)):
+        assert server.complete(prompt="x", n_predict=1, id_slot=wanted)["id_slot"] == slot
+
+
+def test_moved_chunks_are_reused_when_asked(server: Server) -> None:
+    tokens = server.post("/tokenize", {"content": LONG * 3, "add_special": True}).json()["tokens"]
+    server.complete(prompt=tokens, **GREEDY, id_slot=0, cache_prompt=False)
+    shorter = tokens[:40] + tokens[80:]
+    answer = server.complete(prompt=shorter, **GREEDY, id_slot=0, n_cache_reuse=32)
+    assert answer["timings"]["cache_n"] >= len(shorter) - 40
+    plain = server.complete(prompt=tokens, **GREEDY, id_slot=0)
+    assert plain["timings"]["cache_n"] < 80
+
+
+def test_prompts_go_to_host_memory_and_come_back() -> None:
+    with serving("-t", "1", "-tb", "1", "-c", "1024", "-v") as server:
+        props = server.client.get("/props").json()
+        assert props["total_slots"] == 4
+        assert props["default_generation_settings"]["n_ctx"] == 1024
+        first = server.complete(prompt=LONG, **GREEDY)
+        for word in ("sun", "moon", "star"):
+            server.complete(prompt=f"A story of the {word}:", **GREEDY)
+        cells = [slot.get("n_prompt_tokens", 0) for slot in server.client.get("/slots").json()]
+        assert sum(n > 0 for n in cells) == 1  # the idle ones gave up theirs
+        assert server.metric("unpaced_prompt_cache_prompts") == 3
+        assert server.metric("unpaced_prompt_cache_bytes") > 0
+        again = server.complete(prompt=LONG, **GREEDY)
+        assert again["timings"]["cache_n"] == first["tokens_evaluated"] - 1
+        assert again["content"] == first["content"]
+        log = server.log.read_text()
+        assert "updating prompt cache" in log
+        assert "__TEST_TAG_CACHE_IDLE_SLOT__" in log
+
+
+def test_a_full_context_shifts_or_ends() -> None:
+    body: dict[str, Any] = {"prompt": LONG[:200], "temperature": 0, "ignore_eos": True}
+    with serving("-np", "1", "-t", "1", "-c", "256", "--context-shift", "--keep", "8") as server:
+        shifted = server.complete(**body, n_predict=400)
+        assert shifted["timings"]["predicted_n"] == 400
+        assert shifted["truncated"] is True
+        assert shifted["stop_type"] == "limit"
+        assert shifted["tokens_cached"] < 256
+        assert shifted["generation_settings"]["n_keep"] == 8
+        stopped = server.complete(**body, n_predict=400, stop=[shifted["content"][-12:]])
+        assert stopped["stop_type"] == "word"
+        n_all = stopped["tokens_evaluated"] + stopped["tokens_predicted"]
+        assert stopped["truncated"] is (n_all > 256)
+    with serving("-np", "1", "-t", "1", "-c", "256") as server:
+        ended = server.complete(**body, n_predict=-1)
+        n_prompt = ended["tokens_evaluated"]
+        assert ended["truncated"] is True
+        assert ended["timings"]["predicted_n"] == 256 - n_prompt
+        assert ended["content"] == shifted["content"][: len(ended["content"])]
+        chat = server.complete("/v1/completions", **body, max_tokens=4000)
+        assert chat["choices"][0]["finish_reason"] == "length"
+        response = server.post("/completion", {"prompt": [5] * 256})
+        assert response.status_code == 400
+        error = response.json()["error"]
+        assert error["type"] == "exceed_context_size_error"
+        assert (error["n_prompt_tokens"], error["n_ctx"]) == (256, 256)
+
+
+def test_slots_that_share_the_context_end_alone_where_it_is_full() -> None:
+    with serving("-np", "4", "-kvu", "-t", "1", "-tb", "1", "-c", "256") as server:
+        body: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "n_predict": 100}
+        results: dict[int, Any] = {}
+
+        def ask(i: int) -> None:
+            results[i] = server.post("/completion", {"prompt": f"{i} foxes", **body})
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        good = [r.json() for r in results.values() if r.status_code == 200]
+        bad = [r.json()["error"] for r in results.values() if r.status_code != 200]
+        assert len(good) >= 2  # 256 cells hold two whole ones
+        assert all(answer["timings"]["predicted_n"] == 100 for answer in good)
+        assert all(e["message"] == "Context size has been exceeded." for e in bad)
+        assert server.complete(prompt="after", **body)["timings"]["predicted_n"] == 100
