@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from server.exact_name import ExactName
 from server.settings.access import AccessSettings
 
 Header = tuple[bytes, bytes]
 
+_ALLOW_ORIGIN = ExactName(b"Access-Control-Allow-Origin")
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -19,9 +21,9 @@ class CorsPolicy:
         self._only_local = self._origins == [b"localhost"]
         credentials = b"true" if settings.cors_credentials else b"false"
         self._preflight: list[Header] = [
-            (b"access-control-allow-credentials", credentials),
-            (b"access-control-allow-methods", settings.cors_methods.encode()),
-            (b"access-control-allow-headers", settings.cors_headers.encode()),
+            (ExactName(b"Access-Control-Allow-Credentials"), credentials),
+            (ExactName(b"Access-Control-Allow-Methods"), settings.cors_methods.encode()),
+            (ExactName(b"Access-Control-Allow-Headers"), settings.cors_headers.encode()),
         ]
 
     def headers(self, request_headers: Iterable[Header], *, preflight: bool) -> list[Header]:
@@ -31,12 +33,12 @@ class CorsPolicy:
         """
         more = self._preflight if preflight else []
         if len(self._origins) == 1 and not self._echoes_all and not self._only_local:
-            return [(b"access-control-allow-origin", self._origins[0]), *more]
+            return [(_ALLOW_ORIGIN, self._origins[0]), *more]
         vary = (b"vary", b"Origin")
         origin = next((value for name, value in request_headers if name == b"origin"), b"")
         if not origin or not self._allows(origin):
             return [vary, *more]
-        return [(b"access-control-allow-origin", origin), vary, *more]
+        return [(_ALLOW_ORIGIN, origin), vary, *more]
 
     def _allows(self, origin: bytes) -> bool:
         if self._only_local:

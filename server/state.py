@@ -54,13 +54,15 @@ class ServerState:
 
     @property
     def model_name(self) -> str:
-        """The model's name in the API: the first alias by the alphabet, else the file's name."""
+        """The model's name in the API: the first alias by the alphabet, else the repository's
+        or the file's."""
         return self.aliases[0]
 
     @property
     def aliases(self) -> list[str]:
         """Every name of the model."""
-        return _split(self.settings.alias) or [self.settings.model.name]
+        settings = self.settings
+        return _split(settings.alias) or [settings.hf_repo or settings.model.name]
 
     @property
     def tags(self) -> list[str]:

@@ -15,9 +15,17 @@ def serve(arguments: Sequence[str]) -> int:
         return _fail(str(error))
     for notice in command.notices:
         print(f"unpaced serve: {notice}", file=sys.stderr)
+    settings = command.settings
+    if command.action in ("serve", "dry-run") and (settings.hf_repo or settings.model_url):
+        from server.download.model import DownloadError, with_local_model
+
+        try:
+            settings = with_local_model(settings, may_download=command.action == "serve")
+        except DownloadError as error:
+            return _fail(str(error))
     if command.action == "serve":
-        return _serve(command.settings)
-    return _instead(command.action, command.settings)
+        return _serve(settings)
+    return _instead(command.action, settings)
 
 
 def _instead(action: Action, settings: Settings) -> int:

@@ -6,16 +6,8 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import generate_latest
 
 from server.errors import not_supported
+from server.exact_name import ExactName
 from server.state import state_of
-
-
-class ExactName(bytes):
-    """A header name that uvicorn writes as it is: llama-server's clients look for this spelling."""
-
-    def lower(self) -> bytes:
-        """Itself."""
-        return self
-
 
 router = APIRouter(tags=["metrics"])
 

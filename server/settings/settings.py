@@ -25,6 +25,7 @@ from server.settings.page import PageSettings
 from server.settings.pairs import split_list
 from server.settings.sampling import SamplingSettings
 from server.settings.slots import SlotSettings
+from server.settings.source import SourceSettings
 from server.settings.sources import EnvironmentSource, FileSource
 from server.settings.threads import ThreadSettings
 
@@ -42,6 +43,7 @@ class Settings(
     ThreadSettings,
     DeviceSettings,
     LoadSettings,
+    SourceSettings,
     ModelSettings,
     BaseSettings,
 ):

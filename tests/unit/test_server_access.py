@@ -133,7 +133,7 @@ def test_which_origins_are_allowed(
     policy = CorsPolicy(Settings(cors_origins=origins, cors_credentials=credentials))
     sent = [] if origin is None else [(b"origin", origin.encode())]
     headers = dict(policy.headers(sent, preflight=False))
-    allowed = headers.get(b"access-control-allow-origin")
+    allowed = headers.get(b"Access-Control-Allow-Origin")
     assert (None if allowed is None else allowed.decode()) == answer
     # What depends on the origin must say so, or a cache would hand it to another one.
     if allowed != origins.encode():

@@ -146,3 +146,13 @@ def test_every_setting_has_a_flag_and_a_help_text() -> None:
         assert option.help
         for flag in (*option.flags, *option.off_flags):
             assert flag in text
+
+
+def test_no_mixin_hides_what_another_one_has() -> None:
+    """Validators of one name in two mixins: only one of them would run."""
+    owners: dict[str, type] = {}
+    for owner in Settings.__mro__:
+        if "group" in vars(owner):
+            for name in vars(owner):
+                if not name.startswith("__") and not name.startswith(("model_", "_abc", "group")):
+                    assert owners.setdefault(name, owner) is owner, (name, owners[name], owner)

@@ -7,8 +7,6 @@ from server.cli.llama_flags.flag import LlamaFlag, make_flags
 MISSING: Final[list[LlamaFlag]] = [
     *make_flags(
         """
-        -hft --hf-token N HF_TOKEN
-        --offline LLAMA_ARG_OFFLINE
         --jinja LLAMA_ARG_JINJA
         --kv-unified-per-slot N LLAMA_ARG_KV_UNIFIED_PER_SLOT
         --prefill-assistant LLAMA_ARG_PREFILL_ASSISTANT
@@ -41,9 +39,6 @@ MISSING: Final[list[LlamaFlag]] = [
         --grammar-file N
         -j --json-schema N
         -jf --json-schema-file N
-        -mu --model-url N LLAMA_ARG_MODEL_URL
-        -hf -hfr --hf-repo N LLAMA_ARG_HF_REPO
-        -hff --hf-file N LLAMA_ARG_HF_FILE
         --control-vector N
         --control-vector-scaled N
         """,

@@ -1,0 +1,1 @@
+"""Models that are not files of this machine yet. Imported only when one is asked for."""
