@@ -33,4 +33,5 @@ async def run_chat(
         partial(writer, plan=plan),
         arrived_us=arrived_us,
         marks=plan.syntax.marks,
+        grammar=plan.grammar,
     )

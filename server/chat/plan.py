@@ -2,7 +2,7 @@
 
 import secrets
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from server.chat.messages import read_messages
@@ -10,9 +10,12 @@ from server.chat.options import ChatOptions, read_options
 from server.chat.parser import AnswerSyntax, ChatParser
 from server.chat.prompt import ChatPrompt, render_prompt
 from server.chat.templates import TemplateFacts
+from server.chat.tools.grammar import mark_trigger, tool_grammar
 from server.chat.tools.offer import ToolOffer, read_tools
 from server.chat.tools.syntax import JSON_CALL
 from server.errors import invalid, invalid_field
+from server.grammar.fields import read_grammar
+from server.grammar.spec import GrammarSpec
 from server.schemas.completion import CompletionBody, parse_completion
 from server.schemas.values import json_type
 
@@ -32,6 +35,7 @@ class ChatPlan:
     prompt: str
     body: CompletionBody
     syntax: AnswerSyntax
+    grammar: GrammarSpec | None = None
     prefix: str = ""
 
     def new_parser(self) -> ChatParser:
@@ -49,10 +53,13 @@ async def prepare_chat(state: "ServerState", body: dict[str, Any]) -> ChatPlan:
     _check_together(body, offer, facts)
     options = read_options(body, messages, state.settings, facts)
     prompt = await render_prompt(templates, facts, model, messages, offer, options)
+    native = parse_completion(_native_body(body, prompt.text, offer))
+    syntax = _answer_syntax(state, facts, offer, options, prompt)
     return ChatPlan(
         prompt=prompt.text,
-        body=parse_completion(_native_body(body, prompt.text, offer)),
-        syntax=_answer_syntax(state, facts, offer, options, prompt),
+        body=native,
+        syntax=syntax,
+        grammar=await _grammar(state, native, syntax, offer),
         prefix=prompt.prefill if options.echo else "",
     )
 
@@ -79,6 +86,25 @@ def _answer_syntax(
     )
 
 
+async def _grammar(
+    state: "ServerState", body: CompletionBody, syntax: AnswerSyntax, offer: ToolOffer
+) -> GrammarSpec | None:
+    """What the answer must be, where it must. Thoughts are free where the prompt opens them."""
+    after = None
+    if syntax.reasoning is not None and syntax.opens_reasoning:
+        after = syntax.reasoning[1]
+    engine = state.engine
+    if syntax.syntax is not None and offer.choice == "required":
+        parallel = syntax.max_calls != 1
+        return await tool_grammar(
+            engine, syntax.syntax, syntax.tools, parallel=parallel, after=after
+        )
+    spec = await read_grammar(engine, body)
+    if spec is None or after is None or spec.triggers:
+        return spec
+    return replace(spec, triggers=(await mark_trigger(engine, after, inside=False),))
+
+
 def _check_together(body: dict[str, Any], offer: ToolOffer, facts: TemplateFacts) -> None:
     if facts.builtin and (offer.tools or offer.choice != "auto"):
         raise invalid("tools param requires --jinja flag", param="tools")
@@ -86,8 +112,6 @@ def _check_together(body: dict[str, Any], offer: ToolOffer, facts: TemplateFacts
         raise invalid("Cannot use both json_schema and grammar", param="grammar")
     if offer.is_open and body.get("grammar"):
         raise invalid("Cannot use custom grammar constraints with tools.", param="grammar")
-    if offer.is_open and offer.choice == "required":
-        raise invalid_field("tool_choice", 'only "auto" and "none" are supported')
 
 
 def _native_body(body: dict[str, Any], prompt: str, offer: ToolOffer) -> dict[str, Any]:

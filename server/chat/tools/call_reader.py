@@ -193,12 +193,18 @@ class TaggedCallReader(CallReader):
         self._begin(name)
         self._sink.add_arguments("{")
         separator = ""
+        at = source.at
         while (yield from source.match(syntax.key_start)):
-            key, is_text = yield from self._key()
-            value = yield from source.until(syntax.value_end.strip())
+            try:
+                key, is_text = yield from self._key()
+                value = yield from source.until(syntax.value_end.strip())
+            except (NotJson, EndOfText):
+                source.at = at
+                raise
             text = _tagged_value(_one_line_less(value, syntax), properties.get(key), is_text)
             self._sink.add_arguments(f"{separator}{orjson.dumps(key).decode()}: {text}")
             separator = ", "
+            at = source.at
         self._sink.add_arguments("}")
 
     def _key(self) -> Reading[tuple[str, bool | None]]:

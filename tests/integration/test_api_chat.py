@@ -1,0 +1,154 @@
+"""Chat on the demo model: streams, prefill, tools, structured output, the openai client."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from tests.support.server import Server, serving
+
+HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Tell me a story about a cat."}]
+TOOLS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string", "maxLength": 8},
+                    "days": {"type": "integer", "minimum": 0, "maximum": 9},
+                },
+                "required": ["city", "days"],
+            },
+        },
+    },
+    {"type": "function", "function": {"name": "noop"}},
+]
+NAMED = {"type": "function", "function": {"name": "get_weather"}}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving("-c", "1024", "-np", "2") as running:
+        yield running
+
+
+def chat(server: Server, **body: Any) -> Any:
+    return server.complete("/v1/chat/completions", **({"messages": HELLO, "seed": 1} | body))
+
+
+def test_a_story_streams_as_it_is_whole(server: Server) -> None:
+    whole = chat(server, max_tokens=40)
+    events = server.stream("/v1/chat/completions", messages=HELLO, seed=1, max_tokens=40)
+    deltas = [event["choices"][0]["delta"] for event in events]
+    assert deltas[0] == {"role": "assistant", "content": None}
+    text = "".join(delta["content"] for delta in deltas[1:-1])
+    assert text == whole["choices"][0]["message"]["content"]
+    assert len(text) > 40
+    assert whole["usage"]["completion_tokens"] == 40
+
+
+def test_the_answer_goes_on_where_the_client_began_it(server: Server) -> None:
+    began = [*HELLO, {"role": "assistant", "content": "Once upon"}]
+    body = server.post("/apply-template", {"messages": began}).json()
+    assert body["prompt"].endswith("Once upon")
+    answer = chat(server, messages=began, max_tokens=4, temperature=0)
+    assert answer["choices"][0]["message"]["content"].startswith(" a time")
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_forced_call_fits_its_schema(server: Server, choice: Any, stream: bool) -> None:
+    for seed in range(3):
+        body = {
+            "messages": HELLO,
+            "tools": TOOLS,
+            "tool_choice": choice,
+            "parallel_tool_calls": False,
+            "max_tokens": 200,
+            "seed": seed,
+        }
+        if stream:
+            events = server.stream("/v1/chat/completions", **body)
+            reason = events[-1]["choices"][0]["finish_reason"]
+            pieces = [
+                call
+                for event in events
+                for call in event["choices"][0]["delta"].get("tool_calls", [])
+            ]
+            assert pieces[0]["type"] == "function"
+            assert pieces[0]["id"]
+            name = pieces[0]["function"]["name"]
+            text = "".join(piece["function"].get("arguments", "") for piece in pieces)
+            assert len(pieces) > 2 or name == "noop"
+        else:
+            answer = chat(server, **body)["choices"][0]
+            reason = answer["finish_reason"]
+            (call,) = answer["message"]["tool_calls"]
+            name, text = call["function"]["name"], call["function"]["arguments"]
+        assert reason == "tool_calls"
+        arguments = json.loads(text)
+        if name == "get_weather":
+            assert set(arguments) == {"city", "days"}
+            assert len(arguments["city"]) <= 8
+            assert 0 <= arguments["days"] <= 9
+        else:
+            assert (name, arguments, choice) == ("noop", {}, "required")
+
+
+def test_response_format_holds_in_chat(server: Server) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    answer = chat(server, response_format=form, max_tokens=100)
+    assert 0 <= json.loads(answer["choices"][0]["message"]["content"])["n"] <= 99
+
+
+def test_choices_are_merged(server: Server) -> None:
+    answer = chat(server, n=2, max_tokens=8)
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1]
+    events = server.stream("/v1/chat/completions", messages=HELLO, n=2, max_tokens=8)
+    first = {}
+    for event in events:
+        choice = event["choices"][0]
+        first.setdefault(choice["index"], choice["delta"])
+    assert first == {i: {"role": "assistant", "content": None} for i in (0, 1)}
+
+
+def test_verbose_and_progress(server: Server) -> None:
+    answer = chat(server, max_tokens=2, verbose=True)
+    assert "story about a cat" in answer["__verbose"]["prompt"]
+    events = server.stream(
+        "/v1/chat/completions", messages=HELLO, max_tokens=2, return_progress=True
+    )
+    progress = [event["prompt_progress"] for event in events if "prompt_progress" in event]
+    assert progress[-1]["processed"] == progress[-1]["total"]
+    role = {"role": "assistant", "content": None}
+    assert events[0]["choices"][0]["delta"] == role
+
+
+def test_the_openai_client(server: Server) -> None:
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
+    create: Any = client.chat.completions.create
+    arguments: dict[str, Any] = {"model": "demo", "messages": HELLO, "max_tokens": 24, "seed": 7}
+    whole = create(**arguments)
+    stream = create(**arguments, stream=True, stream_options={"include_usage": True})
+    text = ""
+    usage = None
+    for chunk in stream:
+        text += (chunk.choices[0].delta.content or "") if chunk.choices else ""
+        usage = chunk.usage or usage
+    assert text == whole.choices[0].message.content
+    assert usage is not None and usage.completion_tokens == 24
+    called = create(**(arguments | {"max_tokens": 200}), tools=TOOLS, tool_choice="required")
+    calls = called.choices[0].message.tool_calls
+    assert calls is not None and json.loads(calls[0].function.arguments) is not None
+    with pytest.raises(openai.BadRequestError, match="messages"):
+        create(model="demo", messages=[{"role": "user"}])
