@@ -115,7 +115,7 @@ def test_choices_are_merged(server: Server) -> None:
     answer = chat(server, n=2, max_tokens=8)
     assert [choice["index"] for choice in answer["choices"]] == [0, 1]
     events = server.stream("/v1/chat/completions", messages=HELLO, n=2, max_tokens=8)
-    first = {}
+    first: dict[int, Any] = {}
     for event in events:
         choice = event["choices"][0]
         first.setdefault(choice["index"], choice["delta"])
