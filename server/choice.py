@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine_ext import EngineBusy, EngineError, EventKind, Request
 from server.admission import Ticket
-from server.errors import ApiError, error_frame, server_fault, unavailable
+from server.errors import ApiError, server_fault, unavailable
 from server.generation import Generation
 from server.responses.writer import ChoiceWriter
 
@@ -126,7 +126,7 @@ class Choice:
     def _last_frames(self) -> bytes:
         generation, writer = self.generation, self.writer
         if generation.error is not None:
-            return error_frame(generation.error)
+            return writer.failure(generation.error)
         rest = generation.finish_text()
         frames = writer.rest(rest) if rest else b""
         return frames if generation.timings.n_decoded else writer.start() + frames

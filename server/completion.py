@@ -182,6 +182,7 @@ class CompletionResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
         record.choices = self._choices
+        self._state.live_completions.add(self._facts.completion_id)
         try:
             async with Disconnect(receive):
                 await self._run(scope, receive, send)
@@ -191,8 +192,9 @@ class CompletionResponse(Response):
             record.aborted = "slow client"
             await abort_connection(scope)
         except ApiError as error:
-            await error_response(error)(scope, receive, send)
+            await error_response(error, scope["path"])(scope, receive, send)
         finally:
+            self._state.live_completions.discard(self._facts.completion_id)
             for choice in self._choices:
                 choice.close()
 

@@ -11,6 +11,16 @@ from starlette.responses import Response
 JSON_TYPE: Final = "application/json; charset=utf-8"
 RETRY_AFTER_S: Final = "1"
 
+_ANTHROPIC_PATHS: Final = ("/v1/messages", "/v1/messages/count_tokens")
+_ANTHROPIC_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
 
 class ApiError(Exception):
     """A failed request. `param` names the field at fault; `extra` joins the error object."""
@@ -89,14 +99,23 @@ def server_fault(message: str) -> ApiError:
     return ApiError(500, "server_error", message)
 
 
-def error_response(error: ApiError) -> Response:
-    """The whole response to a request that failed before its stream began."""
+def error_response(error: ApiError, path: str = "") -> Response:
+    """The whole response to a request for `path` that failed before its stream began."""
+    is_anthropic = path.endswith(_ANTHROPIC_PATHS)
     return Response(
-        orjson.dumps(error.to_json()),
+        orjson.dumps(anthropic_error(error) if is_anthropic else error.to_json()),
         status_code=error.status,
         headers=error.headers,
         media_type=JSON_TYPE,
     )
+
+
+def anthropic_error(error: ApiError) -> dict[str, Any]:
+    """The body as Anthropic's API has it; llama-server's `code` and extras stay in it."""
+    body = error.to_json()["error"]
+    fallback = "invalid_request_error" if error.status < 500 else "api_error"
+    body["type"] = _ANTHROPIC_TYPES.get(error.status, fallback)
+    return {"type": "error", "error": body}
 
 
 def error_frame(error: ApiError) -> bytes:
@@ -104,14 +123,13 @@ def error_frame(error: ApiError) -> bytes:
     return b"data: " + orjson.dumps(error.to_json()) + b"\n\n"
 
 
-async def handle_error(_: Request, error: Exception) -> Response:
+async def handle_error(request: Request, error: Exception) -> Response:
     """The one exception handler of the application."""
-    if isinstance(error, ApiError):
-        return error_response(error)
     if isinstance(error, HTTPException):
         if error.status_code in (404, 405):
-            return error_response(not_found())
-        return error_response(
-            ApiError(error.status_code, "invalid_request_error", str(error.detail))
-        )
-    return error_response(server_fault("internal error; the server's log has the details"))
+            error = not_found()
+        else:
+            error = ApiError(error.status_code, "invalid_request_error", str(error.detail))
+    elif not isinstance(error, ApiError):
+        error = server_fault("internal error; the server's log has the details")
+    return error_response(error, request.url.path)

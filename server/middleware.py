@@ -61,7 +61,7 @@ class RequestMiddleware:
                 return
             refusal = self._refusal(scope)
             if refusal is not None:
-                await error_response(refusal)(scope, receive, send_with_id)
+                await error_response(refusal, scope["path"])(scope, receive, send_with_id)
                 return
             await self._serve(scope, receive, send_with_id)
         finally:
@@ -76,7 +76,7 @@ class RequestMiddleware:
             async with sleep.awake():
                 await self._app(scope, receive, send)
         except ApiError as error:  # the model could not be loaded again
-            await error_response(error)(scope, receive, send)
+            await error_response(error, scope["path"])(scope, receive, send)
 
     def _needs_model(self, scope: Scope) -> bool:
         path = scope["path"].removeprefix(self._prefix)

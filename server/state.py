@@ -46,6 +46,8 @@ class ServerState:
     sleep: Sleep | None = None
     """Who frees the model when nobody needs it; None: nobody does."""
     started_at: float = field(default_factory=time.time)
+    live_completions: set[str] = field(default_factory=set)
+    """Ids of the requests that run or wait."""
 
     @property
     def is_asleep(self) -> bool:

@@ -40,8 +40,11 @@ class Watchdog:
     It looks at two time stamps that the stream keeps, instead of arming a timer for every send.
     """
 
-    def __init__(self, send: Send, *, ping_s: float, send_timeout_s: float) -> None:
+    def __init__(
+        self, send: Send, *, ping: bytes = PING, ping_s: float, send_timeout_s: float
+    ) -> None:
         self._send = send
+        self._ping = ping
         self._ping_s = ping_s
         self._send_timeout_s = send_timeout_s
         self._owner = asyncio.current_task()
@@ -73,7 +76,7 @@ class Watchdog:
                     return
             elif pings and now - self.sent_at >= self._ping_s - period / 2:
                 self.sent_at = now
-                await self._send(body_message(PING))
+                await self._send(body_message(self._ping))
 
 
 def body_message(data: bytes, *, more: bool = True) -> dict[str, Any]:
@@ -149,7 +152,9 @@ async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOp
     if generation.error is not None and generation.timings.start_us == 0:
         raise generation.error
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-    watchdog = Watchdog(send, ping_s=options.ping_s, send_timeout_s=options.send_timeout_s)
+    watchdog = Watchdog(
+        send, ping=writer.ping, ping_s=options.ping_s, send_timeout_s=options.send_timeout_s
+    )
     # None under another server than ours: then every token goes through `send`.
     connection = connection_of(scope)
     try:

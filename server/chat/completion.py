@@ -1,5 +1,6 @@
 """A chat request as a whole, whatever API it came by."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ async def make_chat(
 
 
 async def run_chat(
-    state: "ServerState", plan: ChatPlan, writer: type[ChatWriter], *, arrived_us: int
+    state: "ServerState", plan: ChatPlan, writer: Callable[..., ChatWriter], *, arrived_us: int
 ) -> CompletionResponse:
     """Run a plan. Raises: ApiError."""
     return await make_completion(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from engine_ext import RANDOM_SEED
+from server.errors import ApiError, error_frame
 from server.generation import Generation
 from server.prompt import Prompt
 from server.responses.generation_settings import GenerationSettings
@@ -53,6 +54,12 @@ def sse(body: dict[str, Any]) -> bytes:
     return b"data: " + orjson.dumps(body) + b"\n\n"
 
 
+def named_sse(body: dict[str, Any]) -> bytes:
+    """One server-sent event that bears its `type` as its name too."""
+    name: str = body["type"]
+    return b"event: " + name.encode() + b"\n" + sse(body)
+
+
 class ChoiceWriter(ABC):
     """Writes one choice: its stream's events, or its part of a whole response.
 
@@ -62,6 +69,8 @@ class ChoiceWriter(ABC):
 
     done: ClassVar[bytes] = b""
     """What follows the last choice's final event."""
+    ping: ClassVar[bytes] = b":\n\n"
+    """What keeps a silent stream alive."""
 
     def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: Generation) -> None:
         self.facts = facts
@@ -95,6 +104,10 @@ class ChoiceWriter(ABC):
     @abstractmethod
     def final(self, others: "Sequence[ChoiceWriter] | None") -> bytes:
         """The choice's last event. `others`: all choices if this is the last one to end."""
+
+    def failure(self, error: ApiError) -> bytes:
+        """The last event of a stream that failed."""
+        return error_frame(error)
 
     def prompt_logprob(self, event: "TokenEvent") -> None:
         """One PROMPT_LOGPROB event; used by shapes that echo the prompt."""

@@ -1,0 +1,29 @@
+"""POST /v1/chat/completions/control: a word to a completion that is running."""
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from server.body import read_object
+from server.errors import JSON_TYPE, invalid
+from server.state import state_of
+
+router = APIRouter(tags=["chat"])
+
+
+@router.post("/v1/chat/completions/control")
+async def control(request: Request) -> Response:
+    """llama-server's answers. No completion can be told to end its thoughts: the field that would
+    allow it, `reasoning_control`, is refused.
+
+    Source: llama.cpp 0c1e57098, tools/server/server-context.cpp:2445 and :4931.
+    """
+    state, body = state_of(request), await read_object(request)
+    completion_id = body.get("id")
+    if not isinstance(completion_id, str) or not completion_id:
+        raise invalid("missing completion id", param="id")
+    if body.get("action") != "reasoning_end":
+        raise invalid("unknown control action", param="action")
+    message = "no active completion for this id"
+    if completion_id in state.live_completions:
+        message = "reasoning control not enabled for this completion"
+    return Response(orjson.dumps({"success": False, "message": message}), media_type=JSON_TYPE)

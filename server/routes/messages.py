@@ -1,0 +1,38 @@
+"""POST /v1/messages and /v1/messages/count_tokens: Anthropic's API."""
+
+from functools import partial
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from server.body import read_object
+from server.chat.completion import run_chat
+from server.chat.plan import prepare_chat
+from server.errors import JSON_TYPE
+from server.request_record import record_of
+from server.responses.messages import MessagesWriter
+from server.schemas.messages import chat_body_of_messages
+from server.state import state_of
+
+router = APIRouter(tags=["anthropic"])
+
+
+@router.post("/v1/messages")
+async def messages(request: Request) -> Response:
+    """Anthropic's message, on the same path as a chat completion."""
+    state = state_of(request)
+    chat = chat_body_of_messages(await read_object(request))
+    state.admission.check_room()
+    plan = await prepare_chat(state, chat)
+    stops = chat.get("stop", ())
+    writer = partial(MessagesWriter, stops=(stops,) if isinstance(stops, str) else stops)
+    return await run_chat(state, plan, writer, arrived_us=record_of(request.scope).started_us)
+
+
+@router.post("/v1/messages/count_tokens")
+async def count_tokens(request: Request) -> Response:
+    """How many tokens a message's prompt has."""
+    state = state_of(request)
+    plan = await prepare_chat(state, chat_body_of_messages(await read_object(request)))
+    tokens = await state.engine.tokenize(plan.prompt, add_special=True, parse_special=True)
+    return Response(orjson.dumps({"input_tokens": len(tokens)}), media_type=JSON_TYPE)

@@ -1,0 +1,41 @@
+"""POST /v1/responses and /v1/responses/input_tokens: OpenAI's Responses API, without storage."""
+
+from functools import partial
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from server.body import read_object
+from server.chat.completion import run_chat
+from server.chat.plan import prepare_chat
+from server.errors import JSON_TYPE
+from server.request_record import record_of
+from server.responses.responses_api import ResponsesWriter
+from server.schemas.responses import chat_body_of_responses
+from server.state import state_of
+
+router = APIRouter(tags=["responses"])
+
+
+@router.post("/responses")
+@router.post("/v1/responses")
+async def responses(request: Request) -> Response:
+    """OpenAI's response, on the same path as a chat completion."""
+    state = state_of(request)
+    body = await read_object(request)
+    chat = chat_body_of_responses(body)
+    state.admission.check_room()
+    plan = await prepare_chat(state, chat)
+    writer = partial(ResponsesWriter, request=body)
+    return await run_chat(state, plan, writer, arrived_us=record_of(request.scope).started_us)
+
+
+@router.post("/responses/input_tokens")
+@router.post("/v1/responses/input_tokens")
+async def input_tokens(request: Request) -> Response:
+    """How many tokens a response's prompt has."""
+    state = state_of(request)
+    plan = await prepare_chat(state, chat_body_of_responses(await read_object(request)))
+    tokens = await state.engine.tokenize(plan.prompt, add_special=True, parse_special=True)
+    body = {"input_tokens": len(tokens), "object": "response.input_tokens"}
+    return Response(orjson.dumps(body), media_type=JSON_TYPE)
