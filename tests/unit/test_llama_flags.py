@@ -1,5 +1,7 @@
 """llama-server's flags that set nothing here: accepted with a line, or refused with a reason."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,13 @@ def test_spellings_of_one_option_mean_one_thing() -> None:
     for flags, _, _ in llama_server_options():
         kept = [flag in claimed for flag in flags]
         assert all(kept) or not any(kept), flags
+
+
+def test_the_page_of_flags_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, SUPPORT.parents[1] / "scripts" / "flags_page.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout

@@ -6,7 +6,6 @@ from collections.abc import Container, Iterator
 from typing import Any, Final
 
 from server.cli.llama_flags.flag import LlamaFlag
-from server.cli.llama_flags.missing import MISSING
 from server.cli.llama_flags.noticed import NOTICED
 from server.cli.llama_flags.refused import REFUSED
 from server.settings import SettingsError
@@ -17,7 +16,7 @@ _OFF: Final = frozenset({"", "0", "false", "off", "disabled", "no"})
 
 def llama_flags(claimed: Container[str]) -> Iterator[LlamaFlag]:
     """Every flag that is no setting; `claimed` are the spellings of settings."""
-    for flag in (*NOTICED, *REFUSED, *MISSING):
+    for flag in (*NOTICED, *REFUSED):
         if flag.name not in claimed:
             yield flag
 

@@ -92,6 +92,13 @@ NOTICED: Final[list[LlamaFlag]] = [
         "one process serves one model; without -m it is the built-in demo model",
     ),
     *make_flags("--tools-runtime N LLAMA_ARG_TOOLS_RUNTIME", "there are no built-in tools to run"),
+    *make_flags(
+        """
+        --ui-config --webui-config N LLAMA_ARG_UI_CONFIG
+        --ui-config-file --webui-config-file N LLAMA_ARG_UI_CONFIG_FILE
+        """,
+        "the page at / has no settings",
+    ),
     *make_flags("-no-ag --no-agent LLAMA_ARG_NO_AGENT", "it is so", is_quiet=True),
     *make_flags(
         "--no-ui-mcp-proxy --no-webui-mcp-proxy LLAMA_ARG_NO_UI_MCP_PROXY",

@@ -90,6 +90,25 @@ REFUSED: Final[list[LlamaFlag]] = [
         "prompts are never written to files or logs",
         is_refused=True,
     ),
+    *make_flags(
+        "--kv-unified-per-slot N LLAMA_ARG_KV_UNIFIED_PER_SLOT",
+        "slots have no limit of their own: -c says what they share, --no-kv-unified divides it",
+        is_refused=True,
+    ),
+    *make_flags(
+        """
+        --control-vector N
+        --control-vector-scaled N
+        """,
+        "control vectors are not applied here",
+        is_refused=True,
+    ),
+    LlamaFlag(
+        ("--control-vector-layer-range",),
+        "control vectors are not applied here",
+        n_values=2,
+        is_refused=True,
+    ),
     *make_flags("-cl --cache-list", "`hf cache ls` lists downloaded models", is_refused=True),
     *make_flags("--completion-bash", "there is no completion for shells", is_refused=True),
 ]

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""How long `unpaced --version`, a start until /health says 200, and SIGTERM until the exit take.
+
+Demo model, nothing else: `python -m tests.bench.bench_startup --out docs/bench`. Wall times are
+those of a client on the same machine; CPU is the server's own, until /health says 200. What the
+machine's load average was is in the result: beside other work a wall time says little.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tests.bench.hardware import describe_hardware
+from tests.bench.server_process import free_port
+
+UNPACED = str(Path(sys.executable).with_name("unpaced"))
+LIMITS = {"version_s": 0.3, "health_s": 1.5, "exit_s": 1.0}
+
+
+def time_version() -> float:
+    """Seconds of `unpaced --version`."""
+    started = time.monotonic()
+    subprocess.run([UNPACED, "--version"], check=True, capture_output=True)
+    return time.monotonic() - started
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def is_healthy(port: int) -> bool:
+    """Whether GET /health is 200 now."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def time_server() -> dict[str, float]:
+    """One start and one orderly end of an idle server."""
+    port = free_port()
+    with tempfile.TemporaryFile() as log:
+        started = time.monotonic()
+        process = subprocess.Popen([UNPACED, "--port", str(port)], stderr=log)
+        try:
+            while not is_healthy(port):
+                if process.poll() is not None or time.monotonic() - started > 60:
+                    raise RuntimeError("the server did not start")
+                time.sleep(0.005)
+            health, cpu = time.monotonic() - started, cpu_s(process.pid)
+            time.sleep(0.5)
+            stopping = time.monotonic()
+            process.terminate()
+            process.wait(30)
+            ended = time.monotonic() - stopping
+        finally:
+            process.kill()
+            process.wait()
+    return {"health_s": health, "health_cpu_s": cpu, "exit_s": ended}
+
+
+def measure(n: int) -> dict[str, list[float]]:
+    """`n` times each."""
+    servers = [time_server() for _ in range(n)]
+    return {
+        "version_s": [time_version() for _ in range(n)],
+        **{name: [server[name] for server in servers] for name in servers[0]},
+    }
+
+
+def main() -> None:
+    """Print a table; with --out write startup.json and startup.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-n", type=int, default=10)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    load_before = os.getloadavg()[0]
+    samples = measure(given.n)
+    result = {
+        "hardware": describe_hardware(),
+        "load_average_before": round(load_before, 2),
+        "n": given.n,
+        "samples": {name: [round(v, 3) for v in values] for name, values in samples.items()},
+    }
+    labels = {
+        "version_s": "`unpaced --version`, s",
+        "health_s": "process start to /health 200, s",
+        "health_cpu_s": "the server's CPU until then, s",
+        "exit_s": "SIGTERM to exit, idle, s",
+    }
+    lines = ["| | best | median | worst | wanted |", "|---|---|---|---|---|"]
+    for name, label in labels.items():
+        values = samples[name]
+        wanted = f"< {LIMITS[name]}" if name in LIMITS else ""
+        lines.append(
+            f"| {label} | {min(values):.2f} | {statistics.median(values):.2f} | "
+            f"{max(values):.2f} | {wanted} |"
+        )
+    table = "\n".join(lines)
+    print(table)
+    if given.out is not None:
+        (given.out / "startup.json").write_text(json.dumps(result, indent=1) + "\n")
+        (given.out / "startup.md").write_text(
+            "# Start and end\n\n"
+            f"`python -m tests.bench.bench_startup -n {given.n} --out docs/bench`, demo model, "
+            f"{result['hardware']}.\n"
+            f"Load average when it began: {result['load_average_before']}.\n\n{table}\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Starting and ending quickly: bounds that a busy machine keeps, and what may be imported."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.bench.bench_startup import time_server
+
+
+def imported(statement: str) -> set[str]:
+    """Top-level packages that a statement loads in a new interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{statement}; import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    ("statement", "forbidden"),
+    [
+        (
+            "from server.cli.main import main; main(['--version'])",
+            {"pydantic", "fastapi", "llama_cpp", "structlog", "numpy", "asyncio", "httpx"},
+        ),
+        (
+            "from server.cli.flags import read_settings; read_settings([])",
+            {"fastapi", "llama_cpp", "structlog", "numpy", "httpx", "uvicorn", "uvloop"},
+        ),
+        (
+            # What serving loads at start: nothing that only some servers or requests need.
+            "import server.process, server.cli.serve",
+            {"huggingface_hub", "httpx", "httpx2", "requests", "openai", "gguf", "torch", "yaml",
+             "tqdm", "transformers", "llguidance", "jsonschema", "cryptography"},
+        ),
+    ],
+    ids=["version", "settings", "serve"],
+)  # fmt: skip
+def test_what_is_not_needed_is_not_imported(statement: str, forbidden: set[str]) -> None:
+    assert imported(statement) & forbidden == set()
+
+
+def test_start_and_end_are_quick() -> None:
+    """The best of three: generous bounds, since tests share the machine with others."""
+    runs = [time_server() for _ in range(3)]
+    assert min(run["health_cpu_s"] for run in runs) < 1.5
+    assert min(run["health_s"] for run in runs) < 6
+    assert min(run["exit_s"] for run in runs) < 2
