@@ -28,13 +28,14 @@ Takeover SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const Slo
   Takeover done;
   if (!cache_.enabled()) return done;
   std::optional<SlotState> better;
+  bool is_restored = true;
   if (choice.takes_over) {
     done.updated = true;
     keep(stepper, *choice.slot);
-    // Before the idle slots, whose states could push it out.
     if (spec.cache_prompt && !spec.prompt_logprobs) {
       better = cache_.take(choice.slot->cells, spec.prompt);
     }
+    if (better) is_restored = stepper.restore_state(*choice.slot, *better);
   }
   if (options_.cache_idle_slots) {
     for (Slot& slot : slots) {
@@ -43,7 +44,8 @@ Takeover SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const Slo
       if (options_.clear_idle_slots) stepper.forget(slot);
     }
   }
-  if (better && !stepper.restore_state(*choice.slot, *better)) stepper.forget(*choice.slot);
+  // There was no room before the idle slots gave up their cells.
+  if (!is_restored && !stepper.restore_state(*choice.slot, *better)) stepper.forget(*choice.slot);
   counters_.n_cache_bytes.set(cache_.n_bytes());
   counters_.n_cache_states.set(cache_.size());
   return done;

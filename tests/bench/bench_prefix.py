@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Time to the first token of a prompt whose beginning the slot holds, beside llama-server.
+
+Each request is `--prompt` token ids of which all but the last `--tail` are those of the request
+before, streams, and asks for one token; the time is from the request's first byte sent to the first
+event read, on a new connection. Both servers run at once on the same libraries with the same
+threads and one slot, and are asked in turn, ABBA, while the other one idles. `cached` is what each
+says it reused. One request to each comes before that to fill the slot; it is not counted.
+"""
+
+import argparse
+import contextlib
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.hardware import describe_hardware
+from tests.bench.peer import Peer
+from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.sse_client import stream_completion
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "engine_ext/models/demo.gguf"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Prompts with a common beginning; every one ends otherwise."""
+
+    prefix: list[int]
+    n_tail: int
+    n_vocab: int
+
+    def body(self, number: int) -> dict[str, Any]:
+        """Request number `number`."""
+        tail = random.Random(number).choices(range(100, self.n_vocab), k=self.n_tail)
+        return {
+            "prompt": self.prefix + tail,
+            "n_predict": 1,
+            "temperature": 0,
+            "ignore_eos": True,
+            "cache_prompt": True,
+        }
+
+
+def measure(server: ServerProcess, body: dict[str, Any]) -> tuple[float, int]:
+    """Milliseconds to the first token, and the prompt tokens that were reused."""
+    timing = stream_completion(server.port, body)
+    return timing.first_token_s * 1e3, int(timing.final["timings"]["cache_n"])
+
+
+def run_model(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
+    """All requests for one model."""
+    rng = random.Random(0)
+    prefix = rng.choices(range(100, arguments.vocab), k=arguments.prompt - arguments.tail)
+    prompts = Prompts(prefix, arguments.tail, arguments.vocab)
+    flags = ["-c", str(arguments.ctx), "-t", str(arguments.threads)]
+    flags += ["-tb", str(arguments.threads)]
+    times: dict[str, list[float]] = {"unpaced": [], "llama_server": []}
+    cached: dict[str, set[int]] = {name: set() for name in times}
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        peer = Peer(arguments.peer.resolve(), scratch / "shim")
+        ports = free_port(), free_port()
+        ours = unpaced_command(ports[0], model, "-np", "1", *flags)
+        theirs = peer.server_command(ports[1], model, *flags)
+        servers = {
+            "unpaced": stack.enter_context(running(ours, {}, ports[0], scratch / "ours.log")),
+            "llama_server": stack.enter_context(
+                running(theirs, peer.env(), ports[1], scratch / "peer.log")
+            ),
+        }
+        for server in servers.values():
+            measure(server, prompts.body(0))
+        for i in range(1, arguments.repeats + 1):
+            for name in list(servers) if i % 2 else list(servers)[::-1]:
+                time.sleep(arguments.pause)
+                first_ms, n_cached = measure(servers[name], prompts.body(i))
+                times[name].append(first_ms)
+                cached[name].add(n_cached)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    return {
+        "model": model.name,
+        "n_threads": arguments.threads,
+        "cached": {name: sorted(values) for name, values in cached.items()},
+        "median_ms": medians,
+        "min_ms": {name: min(values) for name, values in times.items()},
+        "p90_ms": {name: statistics.quantiles(v, n=10)[-1] for name, v in times.items()},
+        "unpaced_by_llama_server": medians["unpaced"] / medians["llama_server"],
+        "times_ms": times,
+    }
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The table of docs/bench/prefix.md."""
+    lines = [
+        "# Time to the first token of a warm prompt",
+        "",
+        f"A prompt of {report['n_prompt']} tokens, all but the last {report['n_tail']} of them in",
+        "the slot's cells; ours and llama-server in turn in one run, see the program's docstring.",
+        "Milliseconds from the request to its first event.",
+        "",
+        f"    {report['command']}",
+        "",
+        f"Hardware: {report['hardware']}",
+        "",
+        "| model | threads | cached (peer) | unpaced median | llama-server median "
+        "| ÷ llama-server | min (peer) | p90 (peer) |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in report["results"]:
+        cached = {name: ", ".join(map(str, counts)) for name, counts in row["cached"].items()}
+        ours, peer = "unpaced", "llama_server"
+        lines.append(
+            f"| {row['model']} | {row['n_threads']} | {cached[ours]} ({cached[peer]}) "
+            f"| {row['median_ms'][ours]:.2f} | {row['median_ms'][peer]:.2f} "
+            f"| {row['unpaced_by_llama_server']:.3f} "
+            f"| {row['min_ms'][ours]:.2f} ({row['min_ms'][peer]:.2f}) "
+            f"| {row['p90_ms'][ours]:.2f} ({row['p90_ms'][peer]:.2f}) |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peer", type=Path, required=True, help="folder of the peer's binaries")
+    parser.add_argument("--model", type=Path, nargs="+", default=[DEMO])
+    parser.add_argument("--vocab", type=int, default=2000, help="token ids are drawn below this")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--ctx", type=int, default=4096)
+    parser.add_argument("--prompt", type=int, default=2000)
+    parser.add_argument("--tail", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds before each request")
+    parser.add_argument("--out", type=Path, help="folder for prefix.json and prefix.md")
+    arguments = parser.parse_args()
+    words = ["PEER" if w == str(arguments.peer) else Path(w).name for w in sys.argv[1:]]
+    report = {
+        "command": "python -m tests.bench.bench_prefix " + " ".join(words),
+        "hardware": describe_hardware(),
+        "n_prompt": arguments.prompt,
+        "n_tail": arguments.tail,
+        "results": [run_model(arguments, model) for model in arguments.model],
+    }
+    text = markdown(report)
+    print(text)
+    if arguments.out is not None:
+        (arguments.out / "prefix.json").write_text(json.dumps(report, indent=1) + "\n")
+        (arguments.out / "prefix.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
