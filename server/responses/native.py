@@ -100,7 +100,7 @@ class NativeWriter(ChoiceWriter):
     def _shown_prompt(self) -> str:
         """The prompt's text, control tokens spelled out."""
         pieces = self.facts.pieces_special
-        text = b"".join(pieces[token] for token in self.prompt.tokens).decode(errors="replace")
+        text = b"".join(map(pieces.__getitem__, self.prompt.tokens)).decode(errors="replace")
         # SentencePiece tokenisers put a space in front of a text; it is none of the prompt's.
         return text.removeprefix(" ") if self.facts.is_sentencepiece else text
 
