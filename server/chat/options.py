@@ -16,7 +16,10 @@ Continuation = Literal["", "content", "reasoning"]
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """`continuation`: which part of the last message the answer goes on with, if any."""
+    """`continuation`: which part of the last message the answer goes on with, if any.
+
+    `reasoning_budget` is in tokens; below 0: any number.
+    """
 
     variables: dict[str, Any]
     enable_thinking: bool
@@ -24,6 +27,7 @@ class ChatOptions:
     add_generation_prompt: bool
     continuation: Continuation
     echo: bool
+    reasoning_budget: int
 
 
 def read_options(
@@ -42,7 +46,24 @@ def read_options(
         add_generation_prompt=add_generation_prompt,
         continuation=continuation,
         echo=bool(_switch(body, "echo")),
+        reasoning_budget=_read_budget(body, settings),
     )
+
+
+def _read_budget(body: dict[str, Any], settings: "Settings") -> int:
+    if body.get("reasoning_budget_message"):
+        raise invalid_field("reasoning_budget_message", "not supported")
+    if _switch(body, "reasoning_control"):
+        raise invalid_field("reasoning_control", "not supported")
+    budget = -1
+    for field in ("reasoning_budget_tokens", "thinking_budget_tokens"):
+        value = body.get(field)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**31:
+            raise invalid_field(field, "must be an integer from -1 on")
+        budget = value if budget == -1 else budget
+    return settings.reasoning_budget if budget == -1 else budget
 
 
 def _read_variables(

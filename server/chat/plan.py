@@ -10,7 +10,7 @@ from server.chat.options import ChatOptions, read_options
 from server.chat.parser import AnswerSyntax, ChatParser
 from server.chat.prompt import ChatPrompt, render_prompt
 from server.chat.templates import TemplateFacts
-from server.chat.tools.grammar import mark_trigger, tool_grammar
+from server.chat.tools.grammar import budget_grammar, mark_trigger, tool_grammar
 from server.chat.tools.offer import ToolOffer, read_tools
 from server.chat.tools.syntax import JSON_CALL
 from server.errors import invalid, invalid_field
@@ -59,7 +59,7 @@ async def prepare_chat(state: "ServerState", body: dict[str, Any]) -> ChatPlan:
         prompt=prompt.text,
         body=native,
         syntax=syntax,
-        grammar=await _grammar(state, native, syntax, offer),
+        grammar=await _grammar(state, native, syntax, offer, options.reasoning_budget),
         prefix=prompt.prefill if options.echo else "",
     )
 
@@ -87,7 +87,11 @@ def _answer_syntax(
 
 
 async def _grammar(
-    state: "ServerState", body: CompletionBody, syntax: AnswerSyntax, offer: ToolOffer
+    state: "ServerState",
+    body: CompletionBody,
+    syntax: AnswerSyntax,
+    offer: ToolOffer,
+    budget: int,
 ) -> GrammarSpec | None:
     """What the answer must be, where it must. Thoughts are free where the prompt opens them."""
     after = None
@@ -97,9 +101,15 @@ async def _grammar(
     if syntax.syntax is not None and offer.choice == "required":
         parallel = syntax.max_calls != 1
         return await tool_grammar(
-            engine, syntax.syntax, syntax.tools, parallel=parallel, after=after
+            engine, syntax.syntax, syntax.tools, parallel=parallel, after=after, budget=budget
         )
     spec = await read_grammar(engine, body)
+    if budget >= 0 and syntax.reasoning is not None:
+        if spec is not None:
+            raise invalid_field(
+                "reasoning_budget_tokens", "not supported together with a grammar or schema"
+            )
+        return await budget_grammar(engine, syntax.reasoning, budget, opened=syntax.opens_reasoning)
     if spec is None or after is None or spec.triggers:
         return spec
     return replace(spec, triggers=(await mark_trigger(engine, after, inside=False),))
@@ -129,11 +139,6 @@ def _native_body(body: dict[str, Any], prompt: str, offer: ToolOffer) -> dict[st
     elif top is not None:
         raise invalid("top_logprobs requires logprobs to be set to true", param="top_logprobs")
     native.pop("logprobs", None)
-    for field in ("reasoning_budget_tokens", "thinking_budget_tokens"):
-        if body.get(field) not in (None, -1):
-            raise invalid_field(field, "a reasoning budget is not supported")
-    if body.get("reasoning_control"):
-        raise invalid_field("reasoning_control", "not supported")
     return native
 
 

@@ -1,5 +1,6 @@
 """The grammar of tool calls: what a model must write where a call is forced."""
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -25,10 +26,12 @@ async def tool_grammar(
     *,
     parallel: bool,
     after: str | None,
+    budget: int = -1,
 ) -> GrammarSpec:
     """llguidance's Lark for one call of these tools, or several where `parallel`.
 
-    `after`: the text is free until this mark, which ends the model's thoughts.
+    `after`: the text is free until this mark, which ends the model's thoughts, for at most
+    `budget` tokens where it is not negative.
     """
     spell = _Spelling(engine)
     if syntax.kind == "json":
@@ -38,21 +41,38 @@ async def tool_grammar(
     else:
         rules = await _tagged_rules(spell, syntax, tools, parallel)
     if after is not None:
-        rules = rules.replace("start: ", "call_part: ", 1) + await _thoughts(spell, after)
+        rules = rules.replace("start: ", "call_part: ", 1)
+        rules += await _thoughts(spell, after, budget, "call_part")
     return GrammarSpec("lark", "%llguidance {}\n" + rules)
 
 
-async def _thoughts(spell: "_Spelling", end: str) -> str:
+async def budget_grammar(
+    engine: "Engine", tags: tuple[str, str], budget: int, *, opened: bool
+) -> GrammarSpec:
+    """Free text, with thoughts of at most `budget` tokens in front. `opened`: they have begun."""
+    spell = _Spelling(engine)
+    rules = await _thoughts(spell, tags[1], budget, "rest")
+    free = "/(.|\\n)*/"
+    if not opened:
+        start = await spell.of(tags[0])
+        rules = rules.replace("start: ", f"start: {start} thinking | plain\nthinking: ", 1)
+        # What begins like the tag would be a way around the budget.
+        first = "" if start.startswith("<[") else f"[^{re.escape(tags[0][0])}]"
+        plain = f"/({first}(.|\\n)*)?/" if first else free
+        rules += f"plain: {plain}\n"
+    return GrammarSpec("lark", f"%llguidance {{}}\n{rules}rest: {free}\n")
+
+
+async def _thoughts(spell: "_Spelling", end: str, budget: int, then: str) -> str:
     """Any text up to the mark, which must come: the answer may not end before."""
     mark = await spell.of(end)
-    if mark.startswith("<["):
-        return (
-            f"start: thoughts {mark} space call_part\nthoughts: /(.|\\n)*/\nspace: /\\n{{0,2}}/\n"
-        )
-    return (
-        "start: thoughts space call_part\n"
-        f"thoughts[suffix={mark}]: /(.|\\n)*/\nspace: /\\n{{0,2}}/\n"
-    )
+    space = "space: /\\n{0,2}/\n"
+    if budget == 0:
+        return f"start: {mark} space {then}\n{space}"
+    limit = f"[max_tokens={budget}]" if budget > 0 else ""
+    if limit or mark.startswith("<["):
+        return f"start: thoughts {mark} space {then}\nthoughts{limit}: /(.|\\n)*/\n{space}"
+    return f"start: thoughts space {then}\nthoughts[suffix={mark}]: /(.|\\n)*/\n{space}"
 
 
 async def mark_trigger(engine: "Engine", mark: str, *, inside: bool) -> GrammarTrigger:
