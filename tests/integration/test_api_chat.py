@@ -152,3 +152,44 @@ def test_the_openai_client(server: Server) -> None:
     assert calls is not None and json.loads(calls[0].function.arguments) is not None
     with pytest.raises(openai.BadRequestError, match="messages"):
         create(model="demo", messages=[{"role": "user"}])
+
+
+THINKING = (
+    "{% for m in messages %}{{ m.content }}{% if m.reasoning_content %}<think>"
+    "{{ m.reasoning_content }}</think>{% endif %}\n{% endfor %}"
+    "{% if add_generation_prompt %}<think>\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def thinking() -> Iterator[Server]:
+    with serving("-c", "512", "-np", "1", "--chat-template", THINKING) as running:
+        yield running
+
+
+@pytest.mark.parametrize("budget", [0, 5])
+def test_thoughts_end_with_their_budget(thinking: Server, budget: int) -> None:
+    message = chat(thinking, max_tokens=40, reasoning_budget_tokens=budget)["choices"][0]["message"]
+    thoughts = message.get("reasoning_content", "")
+    tokens = thinking.post("/tokenize", {"content": thoughts}).json()["tokens"]
+    assert len(tokens) <= budget
+    assert message["content"]
+    free = chat(thinking, max_tokens=40)["choices"][0]["message"]
+    assert free["content"] == ""
+    assert len(free["reasoning_content"]) > len(thoughts)
+
+
+def test_a_forced_call_comes_after_the_thoughts(thinking: Server) -> None:
+    answer = chat(
+        thinking, tools=TOOLS, tool_choice=NAMED, max_tokens=200, reasoning_budget_tokens=5
+    )
+    message = answer["choices"][0]["message"]
+    assert message["tool_calls"][0]["function"]["name"] == "get_weather"
+    assert message["reasoning_content"]
+
+
+def test_a_budget_and_a_schema_are_too_much(thinking: Server) -> None:
+    body = {"response_format": {"type": "json_object"}, "reasoning_budget_tokens": 5}
+    response = thinking.post("/v1/chat/completions", {"messages": HELLO} | body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "reasoning_budget_tokens"
