@@ -10,3 +10,5 @@ compile --group build -o requirements-build.lock
 compile pyproject.toml -o requirements.lock
 compile pyproject.toml --extra test --extra lint --group build \
   -c requirements.lock -c requirements-build.lock -o requirements-dev.lock
+# The clients' environment does not hold the project: only what is in the extra.
+sed -n '/^clients = \[/,/^\]/s/^  "\(.*\)",$/\1/p' pyproject.toml | compile - -o requirements-clients.lock
