@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from engine_ext import GrammarTrigger
+from server.chat.tools.definitions import split_definitions
 from server.chat.tools.offer import Tool
 from server.chat.tools.syntax import ToolSyntax
 from server.errors import invalid_field
@@ -139,16 +140,23 @@ async def _spelled(spell: _Spelling, syntax: ToolSyntax, *more: str) -> dict[str
 async def _json_rules(
     spell: _Spelling, syntax: ToolSyntax, tools: tuple[Tool, ...], parallel: bool
 ) -> str:
-    calls = {"anyOf": [_call_schema(syntax, tool) for tool in tools]}
+    schemas: list[dict[str, Any]] = []
+    definitions: dict[str, Any] = {}
+    for i, tool in enumerate(tools):
+        arguments, found = split_definitions(_arguments(tool), f"t{i}_")
+        schemas.append(_call_schema(syntax, tool, arguments))
+        definitions |= found
+    shared = {"$defs": definitions} if definitions else {}
+    calls = {"anyOf": schemas}
     marks = await _spelled(spell, syntax)
     if syntax.array:
-        array = {"type": "array", "items": calls, "minItems": 1}
+        array = shared | {"type": "array", "items": calls, "minItems": 1}
         return (
             _sections(marks, "calls", False)
             + f"calls: {_json(array if parallel else array | {'maxItems': 1})}\n"
         )
     several = parallel and syntax.trigger != ""
-    return _sections(marks, "call", several) + f"call: {_json(calls)}\n"
+    return _sections(marks, "call", several) + f"call: {_json(shared | calls)}\n"
 
 
 def _arguments(tool: Tool) -> dict[str, Any]:
@@ -156,8 +164,8 @@ def _arguments(tool: Tool) -> dict[str, Any]:
     return {"additionalProperties": False} | tool.schema
 
 
-def _call_schema(syntax: ToolSyntax, tool: Tool) -> dict[str, Any]:
-    fields = {syntax.name_key: {"const": tool.name}, syntax.arguments_key: _arguments(tool)}
+def _call_schema(syntax: ToolSyntax, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    fields = {syntax.name_key: {"const": tool.name}, syntax.arguments_key: arguments}
     call = _closed_object(fields)
     if not syntax.wrapper:
         return call
@@ -199,7 +207,9 @@ async def _tagged_rules(
     for i, tool in enumerate(tools):
         parts = [_quoted(tool.name), marks["name_end"]]
         required = tool.schema.get("required") or []
-        for j, (key, schema) in enumerate((tool.schema.get("properties") or {}).items()):
+        whole, definitions = split_definitions(tool.schema, "")
+        shared = {"$defs": definitions} if definitions else {}
+        for j, (key, schema) in enumerate((whole.get("properties") or {}).items()):
             parts.append(f"p{i}_{j}" if key in required else f"p{i}_{j}?")
             head = f"{marks['key_start']} {_quoted(key)} {marks['key_end']}"
             rules += f"p{i}_{j}: {head} v{i}_{j}\n"
@@ -210,7 +220,9 @@ async def _tagged_rules(
                 rules += f"v{i}_{j}: ({texts}) {_quoted(syntax.value_end)}\n"
             else:
                 rules += f"v{i}_{j}: j{i}_{j} {_quoted(syntax.value_end)}\n"
-                rules += f"j{i}_{j}: {_json(schema)}\n"
+                rules += (
+                    f"j{i}_{j}: {_json(shared | schema if isinstance(schema, dict) else schema)}\n"
+                )
         choices.append(" ".join(filter(None, parts)))
     return _sections(marks, "call", parallel) + f"call: {' | '.join(choices)}\n" + rules
 

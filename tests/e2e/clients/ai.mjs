@@ -58,3 +58,15 @@ for (const name of ["compatible", "openai chat", "openai responses"]) {
   });
   assert.ok(answer.finishReason, name);
 }
+
+for (const name of ["compatible", "openai chat", "openai responses"]) {
+  const stream = streamText({
+    model: models[name], prompt: "Look", tools: { look }, toolChoice: "required",
+    maxOutputTokens: 100, maxRetries: 0, onError: failed,
+  });
+  const [call] = await stream.toolCalls;
+  assert.equal(call.toolName, "look", name);
+  assert.ok(["cat", "dog"].includes(call.input.thing), name);
+  const [result] = await stream.toolResults;
+  assert.equal(result.output, `a ${call.input.thing}`, name);
+}

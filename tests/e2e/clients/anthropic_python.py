@@ -9,12 +9,17 @@ CHAT = [{"role": "user", "content": "Tell me a story"}]
 TOOL = {
     "name": "look",
     "description": "Look at a thing",
-    "input_schema": {"type": "object", "properties": {"thing": {"type": "string"}}},
+    "input_schema": {
+        "type": "object",
+        "properties": {"thing": {"type": "string", "enum": ["cat", "dog"]}},
+        "required": ["thing"],
+    },
 }
 
 
 def check(client: anthropic.Anthropic) -> None:
-    fields = {"model": "demo", "max_tokens": 12, "messages": CHAT, "temperature": 0}
+    greedy = {"temperature": 0}
+    fields = {"model": "demo", "max_tokens": 12, "messages": CHAT, "extra_body": greedy}
     whole = client.messages.create(system="Be brief", **fields)
     assert whole.content[0].type == "text" and whole.content[0].text
     assert whole.stop_reason in ("end_turn", "max_tokens") and whole.usage.output_tokens > 0
@@ -42,6 +47,16 @@ def check(client: anthropic.Anthropic) -> None:
     ]
     answer = client.messages.create(model="demo", max_tokens=5, messages=turns, tools=[TOOL])
     assert answer.role == "assistant"
+    forced = {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "look"}}
+    called = client.messages.create(model="demo", max_tokens=100, messages=CHAT, **forced)
+    use = called.content[-1]
+    assert called.stop_reason == "tool_use" and use.name == "look"
+    assert use.input["thing"] in ("cat", "dog")
+    with client.messages.stream(
+        model="demo", max_tokens=100, messages=CHAT, thinking={"type": "disabled"}, **forced
+    ) as stream:
+        streamed = stream.get_final_message()
+    assert streamed.content[-1].input["thing"] in ("cat", "dog")
     stopped = client.messages.create(stop_sequences=[text[:4].strip()], **fields)
     assert stopped.stop_reason == "stop_sequence" and stopped.stop_sequence == text[:4].strip()
     try:

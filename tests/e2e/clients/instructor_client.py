@@ -6,7 +6,7 @@ from typing import Literal
 
 import instructor
 import openai
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 Word = Field(pattern="^[a-z]{1,8}$")
 Small = Field(ge=0, le=9)
@@ -17,27 +17,33 @@ class Colour(Enum):
     BLUE = "blue"
 
 
-class Flag(BaseModel):
+class Closed(BaseModel):
+    """No other fields: a model that knows no JSON would invent them without end."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Flag(Closed):
     is_on: bool
 
 
-class Point(BaseModel):
+class Point(Closed):
     x: int = Small
     y: int = Small
 
 
-class Pet(BaseModel):
+class Pet(Closed):
     name: str = Word
     kind: Literal["cat", "dog"]
     colour: Colour
 
 
-class House(BaseModel):
+class House(Closed):
     place: Point
     pet: Pet | None
 
 
-class Street(BaseModel):
+class Street(Closed):
     houses: list[Point] = Field(min_length=1, max_length=2)
 
 

@@ -5,12 +5,13 @@ import sys
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Weather(BaseModel):
     """What the sky does."""
 
+    model_config = ConfigDict(extra="forbid")
     degrees: int = Field(ge=-9, le=9)
     rain: bool
 

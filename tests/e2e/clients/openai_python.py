@@ -1,11 +1,18 @@
 """The openai library for Python: completions, chat, responses, models; plain, streamed, async."""
 
 import asyncio
+import json
 import sys
 
 import openai
 
 CHAT = [{"role": "user", "content": "Tell me a story"}]
+THING = {
+    "type": "object",
+    "properties": {"thing": {"type": "string", "enum": ["cat", "dog"]}},
+    "required": ["thing"],
+    "additionalProperties": False,
+}
 
 
 def check(client: openai.OpenAI) -> None:
@@ -30,8 +37,6 @@ def check(client: openai.OpenAI) -> None:
     pieces = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert "".join(pieces) == said
     assert chunks[-1].usage is not None and chunks[-1].usage.total_tokens > 0
-    with client.chat.completions.stream(model="demo", messages=CHAT, max_tokens=5) as events:
-        assert events.get_final_completion().choices[0].message.content
     check_responses(client)
     try:
         client.chat.completions.create(model="demo", messages=CHAT, max_tokens=-7)
@@ -59,6 +64,24 @@ def check_responses(client: openai.OpenAI) -> None:
         {"role": "user", "content": "Go on"},
     ]
     assert client.responses.create(input=follow_up, **fields).output_text
+    tool = {"type": "function", "name": "look", "parameters": THING, "strict": True}
+    with client.responses.stream(
+        model="demo", input="Look", tools=[tool], tool_choice="required", max_output_tokens=100
+    ) as stream:
+        call = stream.get_final_response().output[-1]
+    assert call.type == "function_call" and call.name == "look"
+    assert json.loads(call.arguments)["thing"] in ("cat", "dog")
+    asked = [
+        {"role": "user", "content": "Look"},
+        call.model_dump(exclude_none=True),
+        {"type": "function_call_output", "call_id": call.call_id, "output": "a cat"},
+    ]
+    assert client.responses.create(input=asked, tools=[tool], **fields).status
+    form = {"type": "json_schema", "name": "thing", "schema": THING, "strict": True}
+    made = client.responses.create(
+        model="demo", input="Make one up", text={"format": form}, max_output_tokens=100
+    )
+    assert json.loads(made.output_text)["thing"] in ("cat", "dog")
     try:
         client.responses.create(input="Hi", previous_response_id="resp_1", model="demo")
     except openai.BadRequestError as error:
