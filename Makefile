@@ -31,7 +31,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help serve build test lint format lock clean cpp-tests FORCE
+.PHONY: help serve build test test-clients lint format lock clean cpp-tests FORCE
 
 help:  ## This list
 	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=cpu]"
@@ -47,6 +47,10 @@ build: $(STAMPS)/extension  ## Set everything up: .venv, llama.cpp, the native e
 test: lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
 	@echo "pytest"
 	@$(PY) -m pytest $(PYTEST_ARGS)
+
+test-clients: $(STAMPS)/dev $(STAMPS)/clients  ## openai, litellm, lm-eval, Vercel's ai and others, each for real, against the server
+	@echo "clients"
+	@$(PY) -m pytest tests/e2e/test_clients.py $(PYTEST_ARGS)
 
 lint: $(STAMPS)/dev  ## ruff, mypy, clang-format: what is wrong, changing nothing
 	@echo "ruff, mypy, clang-format"
@@ -97,6 +101,24 @@ $(STAMPS)/extension: $(STAMPS)/llama pyproject.toml $(shell find csrc -type f)
 
 $(STAMPS)/dev: $(STAMPS)/extension requirements-dev.lock
 	@$(STEP) .build/logs/requirements-dev.log "Python packages: requirements-dev.lock" $(INSTALL) -r requirements-dev.lock
+	@touch $@
+
+# The clients have environments of their own: what they need is nobody else's, and is large (1.1 GB, Node's 55 MB).
+CLIENTS := .build/clients
+$(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/package*.json) tests/e2e/clients/vllm_file.py
+	@mkdir -p $(STAMPS) "$$TMPDIR" $(CLIENTS)/node
+	@$(CLIENTS)/python/bin/python -c 'import pip' 2>/dev/null || \
+	  $(STEP) .build/logs/clients-venv.log "Python environment: $(CLIENTS)/python" \
+	  $(PYTHON) -m venv --clear $(CLIENTS)/python
+	@$(STEP) .build/logs/clients.log "Python packages: requirements-clients.lock" \
+	  $(CLIENTS)/python/bin/python -m pip install --no-deps --require-hashes -r requirements-clients.lock
+	@$(STEP) .build/logs/clients-vllm.log "One file of vLLM" \
+	  $(CLIENTS)/python/bin/python tests/e2e/clients/vllm_file.py $(CLIENTS)/vllm_requests.py
+	@if command -v npm >/dev/null; then \
+	  cp tests/e2e/clients/package.json tests/e2e/clients/package-lock.json tests/e2e/clients/.npmrc $(CLIENTS)/node/; \
+	  $(STEP) .build/logs/clients-npm.log "npm packages: tests/e2e/clients/package-lock.json" \
+	    npm ci --omit=optional --no-fund --no-audit --ignore-scripts --cache "$(CURDIR)/.build/cache/npm" --prefix $(CLIENTS)/node; \
+	else echo "npm is not here: its clients are left out"; fi
 	@touch $@
 
 # ctest three times: plain, ThreadSanitizer, AddressSanitizer.

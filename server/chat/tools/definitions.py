@@ -1,4 +1,4 @@
-"""A tool's schema as part of a larger one: its `$defs` move to the root, where `$ref` finds them."""
+"""A tool's schema as part of a larger one: `$defs` move to the root, where `$ref` finds them."""
 
 from typing import Any
 

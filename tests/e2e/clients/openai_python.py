@@ -94,9 +94,7 @@ async def check_async(url: str, key: str) -> None:
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key) as client:
         answers = await asyncio.gather(
             *(
-                client.chat.completions.create(
-                    model="demo", messages=CHAT, max_tokens=8, seed=seed
-                )
+                client.chat.completions.create(model="demo", messages=CHAT, max_tokens=8, seed=seed)
                 for seed in (1, 1, 2)
             )
         )

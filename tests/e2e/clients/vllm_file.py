@@ -1,7 +1,7 @@
 """Fetches the one file of vLLM that vllm_bench.py needs: `python vllm_file.py DESTINATION`.
 
 The package is large and its wheels larger still, so pip unpacks the source distribution, whose hash
-is pinned, and no more: asking it for metadata fails where torch is not installed, which is expected.
+is pinned, and no more: asking it for metadata fails where torch is not installed, as expected.
 """
 
 import hashlib
