@@ -80,9 +80,16 @@ class OpenAiWriter(ChoiceWriter):
         return sse(body | {"prompt_progress": self.progress_json(event)})
 
     def final(self, others: "Sequence[ChoiceWriter] | None") -> bytes:
-        """The finish reason; the request's usage with the last choice's."""
-        body = {"choices": [self._choice("", None, self.generation.finish_reason)]}
-        return sse(body | self._end(others))
+        """The finish reason; the request's usage with the last choice's.
+
+        Where `include_usage` asks for it the usage has an event without choices, as OpenAI's: some
+        clients look for it nowhere else.
+        """
+        choices = [self._choice("", None, self.generation.finish_reason)]
+        body = self._end(others)
+        if "usage" not in body or not (self.facts.body.stream_options or {}).get("include_usage"):
+            return sse({"choices": choices} | body)
+        return sse({"choices": choices} | self._frame()) + sse({"choices": []} | body)
 
     # -- whole ----------------------------------------------------------------------------------
 

@@ -265,3 +265,17 @@ async def test_control_knows_who_is_running() -> None:
     for body, param in (({"action": "reasoning_end"}, "id"), (word | {"action": "x"}, "action")):
         request = await post(app, path, body).done()
         assert (request.status, request.json["error"]["param"]) == (400, param)
+
+
+async def test_the_usage_of_a_text_stream_has_its_own_event_where_asked_for() -> None:
+    body: dict[str, Any] = {"prompt": "a", "max_tokens": 4, "stream": True}
+    plain = (await answer("/v1/completions", body, b"ab")).events
+    assert plain[-1]["choices"][0]["finish_reason"] == "stop"
+    assert plain[-1]["usage"]["completion_tokens"] == 2
+    asked = body | {"stream_options": {"include_usage": True}}
+    events = (await answer("/v1/completions", asked, b"ab")).events
+    assert events[-2]["choices"][0]["finish_reason"] == "stop"
+    assert "usage" not in events[-2]
+    assert events[-1]["choices"] == []
+    assert events[-1]["usage"]["completion_tokens"] == 2
+    assert events[-1]["id"] == events[-2]["id"]
