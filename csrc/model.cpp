@@ -74,6 +74,20 @@ std::uint64_t identity_of(const llama_model* model, const EngineConfig& config) 
   add(llama_vocab_n_tokens(llama_model_get_vocab(model)));
   add(config.cache_type_k);
   add(config.cache_type_v);
+  // What changes the cells without changing the file.
+  const ModelOptions& options = config.options;
+  for (const std::string& entry : options.kv_overrides) text += entry + ';';
+  for (const auto& [path, scale] : options.loras) {
+    text += path + '*';
+    add(scale);
+  }
+  add(options.rope_scaling);
+  for (const float factor :
+       {options.rope_freq_base, options.rope_freq_scale, options.yarn_ext_factor,
+        options.yarn_attn_factor, options.yarn_beta_fast, options.yarn_beta_slow}) {
+    add(factor);
+  }
+  add(options.yarn_orig_ctx);
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;

@@ -104,3 +104,18 @@ def test_lora_adapters_are_listed_and_their_scales_fixed(tmp_path: Path) -> None
         assert server.post("/lora-adapters", [{"id": 1, "scale": 1.0}]).status_code == 400
         assert server.post("/lora-adapters", {}).status_code == 400
         assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
+
+
+def test_a_slot_is_not_restored_under_options_that_change_its_cells(tmp_path: Path) -> None:
+    from tests.support.gguf_files import make_lora
+
+    adapter = str(make_lora(tmp_path / "a.gguf"))
+    flags = ("-c", "256", "--slot-save-path", str(tmp_path))
+    with serving(*flags) as server:
+        server.complete(prompt="Once upon a time", n_predict=2)
+        assert server.post("/slots/0?action=save", {"filename": "s"}).status_code == 200
+        assert server.post("/slots/0?action=restore", {"filename": "s"}).status_code == 200
+    for changed in (("--lora", adapter), ("--rope-freq-base", "500")):
+        with serving(*flags, *changed) as server:
+            response = server.post("/slots/0?action=restore", {"filename": "s"})
+            assert response.status_code == 400, response.text
