@@ -186,8 +186,23 @@ nb::dict decode_loop(PyEngine& self) {
   info["loop"] = static_cast<int>(report.loop);
   info["reason"] = report.reason;
   info["device"] = report.device;
-  info["n_graph_nodes"] = report.n_graph_nodes;
-  info["n_graph_splits"] = report.n_graph_splits;
+  nb::dict memory;
+  for (const auto& [name, use] : report.residency.memory) {
+    nb::dict bytes;
+    bytes["weights"] = use.weights;
+    bytes["kv"] = use.kv;
+    bytes["compute"] = use.compute;
+    memory[name.c_str()] = bytes;
+  }
+  nb::dict nodes;
+  for (const auto& [name, n] : report.residency.nodes) nodes[name.c_str()] = n;
+  nb::list elsewhere;
+  for (const std::string& tensor : report.residency.elsewhere) elsewhere.append(tensor);
+  info["memory_bytes"] = memory;
+  info["elsewhere"] = elsewhere;
+  info["n_elsewhere"] = report.residency.n_elsewhere;
+  info["n_graph_nodes"] = nodes;
+  info["n_graph_splits"] = report.residency.n_splits;
   return info;
 }
 

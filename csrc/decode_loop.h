@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "residency.h"
+
 namespace unpaced {
 
 enum class DecodeLoop : std::int32_t {
@@ -16,10 +18,9 @@ inline constexpr std::int32_t kDecodeLoopAuto = -1;  // the best that is exact
 // Constant once the engine is ready.
 struct DecodeLoopReport {
   DecodeLoop loop = DecodeLoop::kHost;
-  std::string reason;              // why not a better one; empty: it is the best
-  std::string device;              // name of the GPU; empty: none is used
-  std::int32_t n_graph_nodes = 0;  // of the one-token decode graph, kAhead and kDevice only
-  std::int32_t n_graph_splits = 0;
+  std::string reason;  // why not a better one; empty: it is the best
+  std::string device;  // name of the GPU; empty: none is used
+  Residency residency;
 };
 
 }  // namespace unpaced

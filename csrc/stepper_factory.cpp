@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device/device_stepper.h"
+#include "device/llama_bridge.h"
 #endif
 
 namespace unpaced {
@@ -23,6 +24,10 @@ std::unique_ptr<Stepper> fall_back(std::shared_ptr<Model> model, const EngineCon
                                    const std::string& reason) {
   report = {};
   report.reason = reason;
+#ifdef UNPACED_CUDA
+  report.residency = LlamaBridge::describe(model->context());
+#endif
+  report.residency.memory = memory_of(model->context());
   const bool is_default = config.decode_loop == kDecodeLoopAuto || wants_host(config);
   if (config.require_device || !is_default) {
     throw std::runtime_error("the device's decode loop is required: " + reason);
@@ -67,8 +72,8 @@ std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const Engine
     if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess) report.device = properties.name;
     report.loop = loop;
     report.reason = ahead ? "the configuration asks for it" : "";
-    report.n_graph_nodes = stepper->residency().n_nodes;
-    report.n_graph_splits = stepper->residency().n_splits;
+    report.residency = stepper->residency();
+    report.residency.memory = memory_of(model->context());
     return stepper;
   } catch (const std::exception& e) {
     return fall_back(std::move(model), config, counters, report, e.what());

@@ -1,5 +1,6 @@
 """Where an engine's token loop runs."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -13,6 +14,11 @@ class DecodeLoop:
     """Why not a better one; empty: it is the best."""
     device: str
     """Name of the GPU that runs the loop; empty: none."""
-    n_graph_nodes: int
-    """Nodes of the one-token decode graph, all on the GPU; 0 with the host's loop."""
+    memory_bytes: Mapping[str, Mapping[str, int]]
+    """What llama.cpp holds, by kind of memory (CUDA0, CUDA_Host, CPU): weights, kv, compute."""
+    elsewhere: Sequence[str]
+    """Weights and KV buffers that are not on the GPU, the first 16. A CUDA build says so."""
+    n_elsewhere: int
+    n_graph_nodes: Mapping[str, int]
+    """Nodes of the one-token decode graph, by backend. A CUDA build says so."""
     n_graph_splits: int

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
 from engine_ext.build_info import read_build_info
+from engine_ext.stats import EngineState
 from server.admission import Admission
 from server.chat.templates import ChatTemplates
 from server.errors import ApiError, handle_error, unavailable
@@ -122,6 +123,7 @@ def _make_state(engine: "Engine", settings: Settings) -> ServerState:
             "llama_commit": build.llama_commit,
             "profile": build.profile,
         },
+        lambda: state.engine.decode_loop if state.engine.state is EngineState.READY else None,
     )
     return state
 

@@ -22,6 +22,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from engine_ext.decode_loop import DecodeLoop
 from engine_ext.stats import EngineState, EngineStats
 from server.histogram import Histogram
 
@@ -134,7 +135,9 @@ class LiveCollector(Collector):
         stats: Callable[[], EngineStats],
         queue: Callable[[], tuple[int, int, int]],
         build: dict[str, str],
+        decode_loop: Callable[[], DecodeLoop | None],
     ) -> None:
+        self._decode_loop = decode_loop
         self._metrics = metrics
         self._stats = stats
         self._queue = queue
@@ -192,6 +195,12 @@ class LiveCollector(Collector):
         for reason, n_requests in stats.n_requests_host.items():
             on_host.add_metric([reason], float(n_requests))
         yield on_host
+        if (loop := self._decode_loop()) is not None:
+            yield InfoMetricFamily(
+                "unpaced_decode_loop",
+                "Where the token loop runs, and why not on the GPU",
+                value={"loop": loop.loop, "reason": loop.reason},
+            )
         yield HistogramMetricFamily(
             "unpaced_inter_token_seconds",
             "Between two tokens of a completion, on the decode thread's clock",

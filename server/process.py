@@ -114,6 +114,14 @@ class ServerProcess:
         if decode_loop.loop != "device" and has_cuda:
             self._log.warning(f"the token loop is: {decode_loop.loop}", reason=decode_loop.reason)
         self._log.info(
+            "residency",
+            bytes={name: dict(use) for name, use in decode_loop.memory_bytes.items()},
+            decode_nodes=dict(decode_loop.n_graph_nodes),
+            splits=decode_loop.n_graph_splits,
+            window_graphs=self._engine.stats().n_window_graphs,
+            elsewhere=list(decode_loop.elsewhere),
+        )
+        self._log.info(
             "ready",
             model=self._state.model_name,
             n_ctx=model.n_ctx,

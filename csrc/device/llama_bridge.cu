@@ -34,6 +34,17 @@ std::int32_t LlamaBridge::n_plan_max() const noexcept {
 
 const Residency& LlamaBridge::residency() const noexcept { return inside_->residency; }
 
+Residency LlamaBridge::describe(llama_context* context) {
+  Residency found;
+  list_elsewhere(context, found);
+  ggml_cgraph* graph = context->get_gf_res_prev()->get_gf();
+  ggml_backend_sched_t scheduler = context->get_sched();
+  if (graph != nullptr && scheduler != nullptr) count_nodes(scheduler, graph, found);
+  // A graph that has not run is nowhere: without a warm-up there is none to look at.
+  if (found.nodes.contains("none")) found.nodes.clear();
+  return found;
+}
+
 void LlamaBridge::open(const Window& window) {
   Inside& in = *inside_;
   in.build(window);

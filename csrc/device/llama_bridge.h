@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "device/loop_state.h"
+#include "residency.h"
 
 struct llama_context;
 
@@ -34,13 +35,6 @@ struct Window {
   auto operator<=>(const Window&) const = default;
 };
 
-// Where a decode graph lives.
-struct Residency {
-  std::int32_t n_nodes = 0;
-  std::int32_t n_splits = 0;
-  std::string misplaced;  // a node that is not on the GPU; empty: none
-};
-
 // Every method: decode thread only; throws std::runtime_error.
 class LlamaBridge {
  public:
@@ -58,7 +52,11 @@ class LlamaBridge {
   [[nodiscard]] std::int32_t n_cells() const noexcept;
   // The most tokens that one plan can hold.
   [[nodiscard]] std::int32_t n_plan_max() const noexcept;
+  // The decode graph's nodes and splits.
   [[nodiscard]] const Residency& residency() const noexcept;
+  // What of the model and the KV is not on the GPU, and where the nodes of the context's own last
+  // graph were. Any context, whether the loop can serve it or not.
+  [[nodiscard]] static Residency describe(llama_context* context);
 
   // Builds the window's graph; run() then enqueues its kernels on the stream (also while that is
   // captured) and logits() is where they leave n_vocab floats. Only the last one opened exists.

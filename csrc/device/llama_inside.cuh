@@ -23,6 +23,37 @@ llama_kv_cache* plain_cache(llama_context* context) {
   return static_cast<llama_kv_cache*>(memory);
 }
 
+// Weights and KV that are not on the GPU.
+void list_elsewhere(const llama_context* context, Residency& found) {
+  const ggml_backend_buffer_type_t on_device = ggml_backend_cuda_buffer_type(0);
+  if (on_device == nullptr) return;
+  const auto look = [&](const ggml_tensor* tensor) {
+    if (tensor == nullptr || tensor->buffer == nullptr) return;
+    const ggml_backend_buffer_type_t type = ggml_backend_buffer_get_type(tensor->buffer);
+    if (type == on_device) return;
+    ++found.n_elsewhere;
+    found.bytes_elsewhere += ggml_nbytes(tensor);
+    if (found.elsewhere.size() < Residency::kMaxNamed) {
+      found.elsewhere.push_back(std::string(tensor->name) + " (" + ggml_backend_buft_name(type) +
+                                ")");
+    }
+  };
+  for (const auto& [name, tensor] : context->get_model().tensors_by_name) look(tensor);
+  const auto* cache = dynamic_cast<const llama_kv_cache*>(context->get_memory());
+  if (cache == nullptr) return;
+  for (const auto& layer : cache->layers) look(layer.k), look(layer.v);
+}
+
+void count_nodes(ggml_backend_sched_t scheduler, ggml_cgraph* graph, Residency& found) {
+  found.nodes.clear();
+  found.n_splits = ggml_backend_sched_get_n_splits(scheduler);
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    ggml_backend_t backend =
+        ggml_backend_sched_get_tensor_backend(scheduler, ggml_graph_node(graph, i));
+    ++found.nodes[backend == nullptr ? "none" : ggml_backend_name(backend)];
+  }
+}
+
 void check_model(const llama_context* context, const llama_kv_cache& cache) {
   const llama_hparams& hparams = context->get_model().hparams;
   const llama_cparams& cparams = context->get_cparams();
@@ -43,16 +74,13 @@ void check_model(const llama_context* context, const llama_kv_cache& cache) {
   }
   if (ggml_backend_cuda_get_device_count() < 1) refuse("there is no CUDA device");
   // A tensor elsewhere would abort the process once the scheduler sees it.
-  const ggml_backend_buffer_type_t on_device = ggml_backend_cuda_buffer_type(0);
-  const auto check = [&](const ggml_tensor* tensor) {
-    if (tensor == nullptr || tensor->buffer == nullptr) return;
-    const ggml_backend_buffer_type_t type = ggml_backend_buffer_get_type(tensor->buffer);
-    if (type == on_device) return;
-    refuse(std::string(tensor->name) + " is in " + ggml_backend_buft_name(type) +
-           " memory, not on the GPU");
-  };
-  for (const auto& [name, tensor] : context->get_model().tensors_by_name) check(tensor);
-  for (const auto& layer : cache.layers) check(layer.k), check(layer.v);
+  Residency found;
+  list_elsewhere(context, found);
+  if (found.n_elsewhere > 0) {
+    refuse(std::to_string(found.n_elsewhere) + " weights or KV buffers (" +
+           std::to_string(found.bytes_elsewhere >> 20U) + " MiB) are not on the GPU: " +
+           found.elsewhere.front() + (found.n_elsewhere > 1 ? " and others" : ""));
+  }
   if (!ggml_cuda_info().devices[0].vmm) refuse("the device has no virtual memory management");
 }
 
@@ -226,15 +254,13 @@ struct LlamaBridge::Inside {
   }
 
   void check_residency() {
-    residency = {.n_nodes = ggml_graph_n_nodes(graph),
-                 .n_splits = ggml_backend_sched_get_n_splits(scheduler),
-                 .misplaced = {}};
-    for (int i = 0; i < residency.n_nodes; ++i) {
+    count_nodes(scheduler, graph, residency);
+    for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
       ggml_tensor* node = ggml_graph_node(graph, i);
       const ggml_backend_t backend = ggml_backend_sched_get_tensor_backend(scheduler, node);
       if (backend != nullptr && backend != cuda) {
-        residency.misplaced = std::string(node->name) + " (" + ggml_op_name(node->op) + ")";
-        refuse("a node of the decode graph is not on the GPU: " + residency.misplaced);
+        refuse("a node of the decode graph is not on the GPU: " + std::string(node->name) + " (" +
+               ggml_op_name(node->op) + ")");
       }
     }
     if (residency.n_splits != 1) {

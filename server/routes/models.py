@@ -115,6 +115,7 @@ async def props(request: Request) -> Response:
 def _engine_facts(state: ServerState) -> dict[str, Any]:
     """What llama-server has no key for: where the token loop runs, and on which cores."""
     placement, build = state.engine.placement, read_build_info()
+    stats = state.engine.stats()
     return {
         "version": build.version,
         "build_profile": build.profile,
@@ -122,4 +123,6 @@ def _engine_facts(state: ServerState) -> dict[str, Any]:
         "n_threads": placement.n_threads,
         "n_threads_batch": placement.n_threads_batch,
         "decode_loop": asdict(state.engine.decode_loop),
+        "window_graphs": stats.n_window_graphs,
+        "host_requests": dict(stats.n_requests_host),
     }

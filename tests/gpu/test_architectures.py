@@ -110,11 +110,14 @@ async def test_partial_offload_falls_back_and_names_what_is_elsewhere(
     async with Engine(config) as engine:
         assert engine.decode_loop.loop == "host"
         assert "blk.0." in engine.decode_loop.reason
+        assert engine.decode_loop.n_elsewhere > 0
+        assert any(name.startswith("blk.0.") for name in engine.decode_loop.elsewhere)
+        assert set(engine.decode_loop.n_graph_nodes) == {"CUDA0", "CPU"}
         assert len(await tokens_of(engine, SAMPLED, 20)) == 20
     required = EngineConfig(
         model_path=models["llama"], n_ctx=1024, n_threads=1, n_gpu_layers=2, require_device=True
     )
-    with pytest.raises(ModelLoadError, match=r"blk\.0\..* not on the GPU"):
+    with pytest.raises(ModelLoadError, match=r"not on the GPU: blk\.0\."):
         async with Engine(required):
             pass
 

@@ -150,7 +150,14 @@ class FakeEngine:
         self.load_progress = 1.0
         self.heartbeat_age_s = 0.0
         self.decode_loop = DecodeLoop(
-            loop="host", reason="scripted", device="", n_graph_nodes=0, n_graph_splits=0
+            loop="host",
+            reason="scripted",
+            device="",
+            memory_bytes={"CPU": {"weights": 2000, "kv": 10, "compute": 5}},
+            elsewhere=[],
+            n_elsewhere=0,
+            n_graph_nodes={},
+            n_graph_splits=0,
         )
         self.placement = Placement(
             decode_cores=[1], other_cores=[0], n_threads=1, n_threads_batch=2
