@@ -23,7 +23,7 @@ bool DeviceStepper::launch(Slot& slot) {
   std::int32_t n = std::min(kMaxSteps, model_->n_ctx_slot() - 1 - position);
   if (slot.spec->max_tokens >= 0) n = std::min(n, slot.spec->max_tokens - slot.n_decoded);
   bridge_.synchronize_context();
-  CellPlan plan = bridge_.plan(slot.id, position, std::max(n, 1));
+  CellPlan plan = bridge_.plan(slot.id, std::max(n, 1));
   if (plan.cells.empty()) return false;
 
   std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);

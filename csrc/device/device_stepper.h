@@ -67,7 +67,7 @@ class DeviceStepper final : public Stepper {
   void compare_logits(Slot& slot, const std::vector<std::vector<float>>& expected,
                       std::span<const TokenId> tokens);
   void compare_tokens(Slot& slot, std::span<const TokenId> tokens);
-  void prepare_windows(std::int32_t n_slots);
+  void prepare_windows();
   [[nodiscard]] Slot* lone_decoder(std::span<Slot> slots) const noexcept;
   // kNone: the device can draw this slot's tokens.
   [[nodiscard]] HostReason why_host(const Slot& slot);

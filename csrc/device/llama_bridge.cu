@@ -28,6 +28,10 @@ std::int32_t LlamaBridge::n_cells() const noexcept {
   return static_cast<std::int32_t>(inside_->cache->get_size());
 }
 
+std::int32_t LlamaBridge::n_streams() const noexcept {
+  return static_cast<std::int32_t>(inside_->cache->n_stream);
+}
+
 std::int32_t LlamaBridge::n_plan_max() const noexcept {
   return static_cast<std::int32_t>(std::min<std::uint32_t>(kMaxSteps, inside_->context->n_batch()));
 }
@@ -72,20 +76,27 @@ float* LlamaBridge::logits() const noexcept {
   return static_cast<float*>(inside_->result->t_logits->data);
 }
 
-CellPlan LlamaBridge::plan(std::int32_t sequence, std::int32_t position, std::int32_t n) {
+CellPlan LlamaBridge::plan(std::int32_t sequence, std::int32_t n) {
   Inside& in = *inside_;
   CellPlan plan;
   plan.stream = static_cast<std::int32_t>(in.cache->get_stream(sequence));
   plan.first_cell = static_cast<std::int64_t>(plan.stream) * n_cells();
   const llama_kv_cells& cells = in.cache->get_cells(sequence);
   plan.n_used = static_cast<std::int32_t>(cells.used_max_p1());
-  n = std::min({n, n_plan_max(), n_cells() - static_cast<std::int32_t>(cells.get_used())});
-  if (n <= 0) return plan;
-  const std::vector<TokenId> tokens(static_cast<std::size_t>(n), 0);
-  const auto found = in.find_cells(sequence, position, tokens);
-  if (!found) return plan;
-  for (const std::uint32_t cell : found->sinfos.at(0).idxs.at(0)) {
-    plan.cells.push_back(static_cast<std::int32_t>(cell));
+  const std::uint32_t n_all = cells.size();
+  n = std::min({n, n_plan_max(), static_cast<std::int32_t>(n_all - cells.get_used())});
+  // As llama_decode finds a cell for one token after the other: asked for all of them at once it
+  // might begin elsewhere, and another order of cells sums to other last bits
+  // (llama_kv_cache::find_slot).
+  in.taken.assign(n_all, false);
+  std::uint32_t head = in.cache->v_heads[static_cast<std::size_t>(plan.stream)];
+  for (std::uint32_t n_used = cells.get_used(); n > 0; --n, ++n_used) {
+    if (head > n_used + 2) head = 0;
+    while (head >= n_all || in.taken[head] || !cells.is_empty(head)) {
+      head = head + 1 < n_all ? head + 1 : 0;
+    }
+    in.taken[head] = true;
+    plan.cells.push_back(static_cast<std::int32_t>(head++));
   }
   return plan;
 }

@@ -50,6 +50,8 @@ class LlamaBridge {
   [[nodiscard]] const StepInputs& inputs() const noexcept;
   // Cells of one stream: the largest window.
   [[nodiscard]] std::int32_t n_cells() const noexcept;
+  // Of the KV cache: one a slot, or one for all of them.
+  [[nodiscard]] std::int32_t n_streams() const noexcept;
   // The most tokens that one plan can hold.
   [[nodiscard]] std::int32_t n_plan_max() const noexcept;
   // The decode graph's nodes and splits.
@@ -64,9 +66,8 @@ class LlamaBridge {
   void run();
   [[nodiscard]] float* logits() const noexcept;
 
-  // Cells for up to n tokens of a sequence from `position` on: fewer if there are fewer.
-  // Nothing is changed.
-  [[nodiscard]] CellPlan plan(std::int32_t sequence, std::int32_t position, std::int32_t n);
+  // Cells for up to n next tokens of a sequence: fewer if there are fewer. Nothing is changed.
+  [[nodiscard]] CellPlan plan(std::int32_t sequence, std::int32_t n);
   // The first tokens.size() cells of the plan now hold these tokens.
   void commit(std::int32_t sequence, std::int32_t position, const CellPlan& plan,
               std::span<const TokenId> tokens);

@@ -111,6 +111,7 @@ struct LlamaBridge::Inside {
   std::unique_ptr<llama_kv_cache_context> memory;  // what the graph's inputs point to
   ggml_cgraph* graph = nullptr;
   StepInputs inputs{};
+  std::vector<bool> taken;  // scratch of plan(): cells that it has given away
   Residency residency;
 
   ggml_backend_cuda_context& cuda_context() const {

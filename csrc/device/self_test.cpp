@@ -64,7 +64,7 @@ void DeviceStepper::self_test() {
     }
   }
   llama_memory_clear(memory, true);
-  prepare_windows(static_cast<std::int32_t>(llama_n_seq_max(context)));
+  prepare_windows();
 }
 
 void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<float>>& expected,
@@ -73,7 +73,7 @@ void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<flo
   bridge_.synchronize_context();
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const std::int32_t position = slot.n_cells();
-    const CellPlan plan = bridge_.plan(slot.id, position, 1);
+    const CellPlan plan = bridge_.plan(slot.id, 1);
     if (plan.cells.empty()) throw std::runtime_error("self-test: no KV cell");
     const std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
     const std::int32_t n_kv = (n_used + kWindowCells - 1) / kWindowCells * kWindowCells;
@@ -137,12 +137,11 @@ void DeviceStepper::compare_tokens(Slot& slot, std::span<const TokenId> tokens) 
   drawn_on_device_ = nullptr;
 }
 
-void DeviceStepper::prepare_windows(std::int32_t n_slots) {
-  for (std::int32_t slot = 0; slot < n_slots; ++slot) {
-    const CellPlan plan = bridge_.plan(slot, 0, 1);
-    const std::int32_t n_windows = std::max(1, kWindowsAhead / n_slots);
+void DeviceStepper::prepare_windows() {
+  const std::int32_t n_windows = std::max(1, kWindowsAhead / bridge_.n_streams());
+  for (std::int32_t stream = 0; stream < bridge_.n_streams(); ++stream) {
     for (std::int32_t i = 1; i <= n_windows && (i - 1) * kWindowCells < bridge_.n_cells(); ++i) {
-      graphs_.get({plan.stream, std::min(i * kWindowCells, bridge_.n_cells())});
+      static_cast<void>(graphs_.get({stream, std::min(i * kWindowCells, bridge_.n_cells())}));
     }
   }
 }

@@ -1,0 +1,73 @@
+"""The GPU's decode loop beside other slots' cells: one KV cache for all, and what is saved."""
+
+from pathlib import Path
+
+import pytest
+
+from engine_ext import EventKind, Request, SamplingParams
+from tests.gpu.test_device_loop import GREEDY, Loop, events_of, has_device, running_engine
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.anyio,
+    pytest.mark.skipif(not has_device(), reason="no NVIDIA device on this machine"),
+]
+
+TEXTS = ("Once upon a time", "The little fox", "In a village", "One day a boy")
+SAMPLED = SamplingParams(seed=3, repeat_penalty=1.1, ignore_eos=True)
+
+
+async def turns_in_a_shared_cache(loop: Loop) -> list[object]:
+    """Conversations that take turns, so that their cells lie between each other's; and leave."""
+    async with running_engine(loop, n_slots=4, kv_unified=True) as engine:
+        texts = [await engine.tokenize(text) for text in TEXTS]
+        log: list[object] = []
+        for turn in range(5):
+            for slot, text in enumerate(texts):
+                if turn == 3 and slot == 1:
+                    # A new, shorter conversation: cells in the middle are free again.
+                    texts[slot] = text = await engine.tokenize("Mia and")
+                request = Request(
+                    prompt=text,
+                    sampling=(GREEDY, SAMPLED)[turn % 2],
+                    max_tokens=(60, 130, 40, 90)[slot],
+                    id_slot=slot,
+                )
+                events = await events_of(engine, request)
+                tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
+                log.append((events[0].n_cached, tokens, events[-1].n_cells))
+                texts[slot] = text + tokens + [turn + 3]
+        if loop != "host":
+            n_tokens = engine.stats().n_tokens_decoded
+            assert engine.stats().n_tokens_device == n_tokens - len(log)
+        return log
+
+
+@pytest.mark.parametrize("loop", ["ahead", "device"])
+async def test_slots_share_one_cache(loop: Loop) -> None:
+    assert await turns_in_a_shared_cache(loop) == await turns_in_a_shared_cache("host")
+
+
+async def saved_and_restored(loop: Loop, folder: Path) -> tuple[bytes, object]:
+    async with running_engine(loop, n_slots=2) as engine:
+        prompt = await engine.tokenize(TEXTS[0])
+        request = Request(prompt=prompt, sampling=GREEDY, max_tokens=300, id_slot=0)
+        events = await events_of(engine, request)
+        tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
+        await engine.slots.save(0, folder, loop)
+        await engine.slots.erase(0)
+        await engine.slots.restore(1, folder, loop)
+        again = Request(prompt=prompt + tokens + [7], sampling=GREEDY, max_tokens=40, id_slot=1)
+        events = await events_of(engine, again)
+        tail = [event.token for event in events if event.kind == EventKind.TOKEN]
+        return (folder / loop).read_bytes(), (events[0].n_cached, tokens, tail)
+
+
+async def test_a_saved_slot_is_the_hosts(tmp_path: Path) -> None:
+    loops: tuple[Loop, ...] = ("host", "device", "ahead")
+    results = {loop: await saved_and_restored(loop, tmp_path) for loop in loops}
+    assert results["device"][1] == results["host"][1]
+    assert results["ahead"][1] == results["host"][1]
+    # Every byte of the KV that the GPU filled, and llama.cpp's books of it.
+    assert results["device"][0] == results["host"][0]
+    assert results["ahead"][0] == results["host"][0]
