@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace unpaced {
 namespace {
@@ -23,7 +24,10 @@ StepPacer::StepPacer() {
 void StepPacer::arrived(int n) noexcept {
   const auto now = Clock::now();
   const auto step = (now - last_) / std::max(n, 1);
-  step_ += (std::chrono::duration_cast<std::chrono::nanoseconds>(step) - step_) / 8;
+  // The first step after a launch has the launch in it, which would have the others looked for
+  // late.
+  const int weight = std::exchange(is_first_, false) ? 64 : 8;
+  step_ += (std::chrono::duration_cast<std::chrono::nanoseconds>(step) - step_) / weight;
   last_ = now;
 }
 

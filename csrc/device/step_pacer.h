@@ -10,7 +10,10 @@ class StepPacer {
  public:
   StepPacer();
 
-  void launched() noexcept { last_ = Clock::now(); }
+  void launched() noexcept {
+    last_ = Clock::now();
+    is_first_ = true;
+  }
   // n tokens came since the last time.
   void arrived(int n) noexcept;
   // Sleeps until a token is worth looking for.
@@ -22,6 +25,7 @@ class StepPacer {
   using Clock = std::chrono::steady_clock;
 
   Clock::time_point last_ = Clock::now();
+  bool is_first_ = true;  // no token has come since the last launch
   std::chrono::nanoseconds step_{std::chrono::microseconds(200)};  // running mean of a step
 };
 
