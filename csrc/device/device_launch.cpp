@@ -38,7 +38,7 @@ bool DeviceStepper::launch(Slot& slot) {
   static_cast<void>(graphs().get(window));  // captured before anything is written
 
   if (drawn_on_device_ != &slot || drawn_request_ != slot.spec->id) {
-    sampler_.upload(host_.sampler(slot), stream);
+    sampler_.upload(*slot.spec, host_.sampler(slot), stream);
     pause_tokens_.upload(*slot.spec, stream);
     drawn_on_device_ = &slot;
     drawn_request_ = slot.spec->id;

@@ -1,7 +1,9 @@
 #include "device/device_sampler.h"
 
 #include <algorithm>
+#include <atomic>
 
+#include "device/device_chain.h"
 #include "device/sample_kernels.h"
 
 namespace unpaced {
@@ -18,47 +20,17 @@ void copy_up(DeviceArray<T>& to, const PinnedArray<T>& from, std::size_t n, cuda
              "cudaMemcpyAsync");
 }
 
-// Whether only the best token can be drawn: the links before the temperature keep it, and a
-// temperature of 0 drops the others.
-bool is_greedy(const SamplingParams& params, std::span<const SamplerKind> links) noexcept {
-  if (params.temperature > 0.0F || params.dynatemp_range > 0.0F) return false;
-  for (const SamplerKind kind : links) {
-    if (kind == SamplerKind::kTemperature) return true;
-    if (kind == SamplerKind::kPenalties || kind == SamplerKind::kDry ||
-        kind == SamplerKind::kTypicalP || kind == SamplerKind::kXtc) {
-      return false;
-    }
-  }
-  return false;
-}
-
-// The chain as the device runs it: penalties on the row, the k best, the rest on those.
-struct Split {
-  bool penalise_row = false;
-  std::int32_t top_k = 0;  // 0: the chain does not begin so
-  std::span<const SamplerKind> rest;
-};
-
-Split split(const SamplingParams& params, std::span<const SamplerKind> links,
-            std::int32_t n_vocab) noexcept {
-  Split s;
-  if (!links.empty() && links.front() == SamplerKind::kPenalties) {
-    s.penalise_row = true;
-    links = links.subspan(1);
-  }
-  if (is_greedy(params, links)) {
-    s.top_k = 1;
-  } else if (!links.empty() && links.front() == SamplerKind::kTopK) {
-    s.top_k = std::min(params.top_k, n_vocab);
-    s.rest = links.subspan(1);
-  }
-  return s;
+LogprobKind logprob_kind(const RequestSpec& spec) noexcept {
+  if (spec.n_probs <= 0 && !spec.want_logprob) return LogprobKind::kNone;
+  return spec.post_sampling_probs ? LogprobKind::kAfter : LogprobKind::kBefore;
 }
 
 }  // namespace
 
 DeviceSampler::DeviceSampler(std::int32_t n_vocab, std::int32_t n_ctx)
     : n_vocab_(n_vocab),
+      wide_(n_vocab),
+      dry_(n_vocab, n_ctx),
       sampling_(1),
       count_index_(static_cast<std::size_t>(n_vocab)),
       count_entries_(n_text(n_ctx) + 1),
@@ -67,33 +39,33 @@ DeviceSampler::DeviceSampler(std::int32_t n_vocab, std::int32_t n_ctx)
       sampling_staging_(1),
       count_staging_(count_entries_.size()),
       history_staging_(n_text(n_ctx)),
-      bias_staging_(biases_.size()) {
+      bias_staging_(biases_.size()),
+      logprobs_(kMaxSteps) {
   // The index may hold anything, but not what would look like an entry by accident of old memory.
   cuda_check(cudaMemset(count_index_.data(), 0xff, count_index_.size() * sizeof(std::int32_t)),
              "cudaMemset");
 }
 
 HostReason DeviceSampler::refusal(const RequestSpec& spec, const Sampler& sampler) noexcept {
-  const SamplingParams& params = sampler.params();
-  const auto links = sampler.links();
-  if (spec.n_probs > 0 || spec.want_logprob) return HostReason::kLogprobs;
+  const LogprobKind kind = logprob_kind(spec);
+  if (spec.n_probs > kMaxLogprobs) return HostReason::kLogprobs;
+  // The device masks the model's row itself, of which they would have to be.
+  if (spec.mask != nullptr && kind == LogprobKind::kBefore) return HostReason::kLogprobs;
   if (spec.logit_bias.size() > kMaxBiases) return HostReason::kLogitBias;
-  if (params.mirostat != 0) return HostReason::kMirostat;
-  if (params.adaptive_p) return HostReason::kAdaptiveP;
-  if (sampler.repetition().has_dry()) return HostReason::kDry;
-  if (std::count(links.begin(), links.end(), SamplerKind::kXtc) > 1) {
-    return HostReason::kChain;
+  if (sampler.params().adaptive_p) return HostReason::kAdaptiveP;
+  if (sampler.repetition().has_dry() && !DryMemory::fits(spec.dry_breakers)) {
+    return HostReason::kDry;
   }
-  const Split s = split(params, links, INT32_MAX);
-  if (s.top_k < 1) return HostReason::kChain;
-  if (s.top_k > kMaxListed) return HostReason::kTopK;
-  return HostReason::kNone;
+  const bool runs = can_run(sampler.params(), sampler.links());
+  return runs ? HostReason::kNone : HostReason::kChain;
 }
 
-void DeviceSampler::upload(const Sampler& sampler, cudaStream_t stream) {
+void DeviceSampler::upload(const RequestSpec& spec, const Sampler& sampler, cudaStream_t stream) {
   const Repetition& repetition = sampler.repetition();
-  const Split s = split(sampler.params(), sampler.links(), n_vocab_);
-  const auto window = repetition.penalty_window();
+  const LogprobKind kind = logprob_kind(spec);
+  const DeviceChain chain = plan_device_chain(sampler.params(), sampler.links(), n_vocab_,
+                                              kind == LogprobKind::kAfter);
+  const auto window = repetition.window();
   const auto biases = sampler.biases();
   const std::size_t n_biases = biases.size();
   std::copy(biases.begin(), biases.end(), bias_staging_.data());
@@ -108,18 +80,24 @@ void DeviceSampler::upload(const Sampler& sampler, cudaStream_t stream) {
   d.params = sampler.params();
   d.log_min_p = sampler.log_min_p();
   d.n_vocab = n_vocab_;
-  d.top_k = s.top_k;
-  d.n_links = static_cast<std::int32_t>(s.rest.size());
-  std::copy(s.rest.begin(), s.rest.end(), d.links);
-  d.penalise_row = s.penalise_row;
+  d.n_row_links = static_cast<std::int32_t>(chain.row_links.size());
+  std::copy(chain.row_links.begin(), chain.row_links.end(), d.row_links);
+  d.top_k = chain.top_k;
+  d.n_links = static_cast<std::int32_t>(chain.links.size());
+  std::copy(chain.links.begin(), chain.links.end(), d.links);
+  d.is_wide = chain.is_wide;
+  d.needs_cluster = chain.top_k == 0 || kind == LogprobKind::kBefore;
   d.penalties = repetition.penalties();
   d.penalty_last_n = repetition.penalty_last_n();
   d.counts = {count_index_.data(), count_entries_.data(), counts.size};
+  d.dry = dry_.upload(repetition, spec.dry_breakers, stream);
   d.history = history_.data();
   d.history_size = static_cast<std::int32_t>(window.size());
   d.biases = biases_.data();
   d.n_biases = static_cast<std::int32_t>(n_biases);
   d.streams = sampler.streams();
+  d.logprobs = {kind, std::max(spec.n_probs, 0), logprobs_.device()};
+  d.scratch = wide_.scratch();
 
   copy_up(biases_, bias_staging_, n_biases, stream);
   copy_up(history_, history_staging_, window.size(), stream);
@@ -134,6 +112,16 @@ void DeviceSampler::download(Sampler& sampler, cudaStream_t stream) {
              "cudaMemcpyAsync");
   cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   sampler.set_streams(sampling_staging_.data()->streams);
+}
+
+float DeviceSampler::publish_logprobs(std::int32_t step, Slot& slot,
+                                      EventPublisher& events) const noexcept {
+  if (logprob_kind(*slot.spec) == LogprobKind::kNone) return 0.0F;
+  // acquire: pairs with the system fence before the device's store of the mailbox entry.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const StepLogprobs& found = logprobs(step);
+  events.logprobs(slot, found.pair, found.n_pairs);
+  return found.drawn;
 }
 
 }  // namespace unpaced

@@ -6,7 +6,10 @@
 #include <cstdint>
 
 #include "device/cuda_memory.h"
+#include "device/dry_memory.h"
 #include "device/loop_state.h"
+#include "device/wide_memory.h"
+#include "event_publisher.h"
 #include "host_reason.h"
 #include "request.h"
 #include "sampling/sampler.h"
@@ -22,15 +25,26 @@ class DeviceSampler {
   [[nodiscard]] static HostReason refusal(const RequestSpec& spec, const Sampler& sampler) noexcept;
 
   // Enqueues the upload of the sampler's state. Nothing of the last request may run any more.
-  void upload(const Sampler& sampler, cudaStream_t stream);
+  void upload(const RequestSpec& spec, const Sampler& sampler, cudaStream_t stream);
   // Waits for the stream, then brings the sampler's random streams up to date. The tokens drawn
   // must have been accepted already.
   void download(Sampler& sampler, cudaStream_t stream);
+
+  // Publishes the alternatives of a step of the launch, if the request wants any; returns what goes
+  // with the token. Only after the step's mailbox entry has been seen.
+  float publish_logprobs(std::int32_t step, Slot& slot, EventPublisher& events) const noexcept;
+
+  // Those of a step, under the same condition.
+  [[nodiscard]] const StepLogprobs& logprobs(std::int32_t step) const noexcept {
+    return logprobs_.data()[step];
+  }
 
   [[nodiscard]] DeviceSampling* device() const noexcept { return sampling_.data(); }
 
  private:
   const std::int32_t n_vocab_;
+  WideMemory wide_;
+  DryMemory dry_;
   DeviceArray<DeviceSampling> sampling_;
   DeviceArray<std::int32_t> count_index_;
   DeviceArray<TokenTable::Entry> count_entries_;
@@ -40,6 +54,7 @@ class DeviceSampler {
   PinnedArray<TokenTable::Entry> count_staging_;
   PinnedArray<TokenId> history_staging_;
   PinnedArray<LogitBias> bias_staging_;
+  PinnedArray<StepLogprobs> logprobs_;
 };
 
 }  // namespace unpaced

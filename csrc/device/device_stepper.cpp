@@ -187,7 +187,8 @@ void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
   const bool has_left =
       may_go_on || progress.exit == LoopExit::kSteps || progress.exit == LoopExit::kStopped;
   while (flight_.n_published < progress.n_tokens) {
-    const TokenId token = entry_token(mailbox_.data()->entry[flight_.n_published++]);
+    const std::int32_t step = flight_.n_published++;
+    const TokenId token = entry_token(mailbox_.data()->entry[step]);
     flight_.inputs.push_back(slot.next_token);
     slot.cells.push_back(slot.next_token);
     host_.sampler(slot).accept(token);
@@ -199,7 +200,8 @@ void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
       if (!flight_.is_paused) land();
     }
     counters_.n_tokens_device.add(1);
-    publish_token(slot, token, 0.0F, reason, counters_, events);
+    const float logprob = sampler_.publish_logprobs(step, slot, events);
+    publish_token(slot, token, logprob, reason, counters_, events);
   }
   if (progress.exit == LoopExit::kNonFinite) {
     forget(slot);

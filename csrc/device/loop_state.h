@@ -3,6 +3,9 @@
 
 #include <cstdint>
 
+#include "device/step_logprobs.h"
+#include "device/wide_scratch.h"
+#include "sampling/dry.h"
 #include "sampling/host_device.h"
 #include "sampling/penalties.h"
 #include "sampling/sampler_streams.h"
@@ -13,8 +16,10 @@ namespace unpaced {
 
 // Steps of one launch: a KV window at most, so the loop ends even if nothing else ends it.
 inline constexpr std::int32_t kMaxSteps = 256;
-// Candidates that the device's chain can hold; a larger top-k is sampled on the host.
+// Candidates that the selection of the k best can list, and a block's shared memory holds.
 inline constexpr std::int32_t kMaxListed = 1024;
+// Up to here one warp is the fastest to run the chain.
+inline constexpr std::int32_t kMaxNarrow = 128;
 
 enum class LoopExit : std::uint32_t {
   kNone = 0,   // still running
@@ -66,23 +71,41 @@ UNPACED_HD inline LoopExit entry_exit(std::uint64_t entry) noexcept {
   return static_cast<LoopExit>(static_cast<std::uint32_t>(entry >> 32) - 1U);
 }
 
+// DRY on the device. The penalties are a table: the host's pow made them.
+struct DeviceDry {
+  std::int32_t last_n;  // 0: off
+  std::int32_t allowed_length;
+  std::int32_t max_match;  // longer repetitions cost no more
+  const float* penalty;    // by how much a repetition is longer than the allowed length
+  DryBreakerView breakers;
+  TokenId* touched;  // tokens that would extend a repetition, each once
+  std::int32_t n_touched;
+  bool applies;  // to this step
+};
+
 // One request's sampler on the device.
 struct DeviceSampling {
   SamplingParams params;
   float log_min_p;
   std::int32_t n_vocab;
-  std::int32_t top_k;    // how many candidates the row's selection lists
+  std::int32_t n_row_links;  // penalties and DRY, before anything else
+  SamplerKind row_links[kMaxChainLength];
+  std::int32_t top_k;    // how many candidates the row's selection lists; 0: the whole row
   std::int32_t n_links;  // of the chain after that selection
   SamplerKind links[kMaxChainLength];
-  bool penalise_row;  // penalties come before the selection
+  bool is_wide;           // the list is in global memory: wide_chain.cuh
+  bool needs_cluster;     // the list is long, or logarithms of probabilities are wanted
   Penalties penalties;
   std::int32_t penalty_last_n;  // 0: no penalties anywhere in the chain
   TokenTable counts;
-  TokenId* history;  // penalty_last_n newest tokens end at history_size
+  DeviceDry dry;
+  TokenId* history;  // the newest tokens end at history_size
   std::int32_t history_size;
   const LogitBias* biases;  // sorted by token, a token's biases in the request's order
   std::int32_t n_biases;
   SamplerStreams streams;
+  LogprobPlan logprobs;
+  WideScratch scratch;
 };
 
 }  // namespace unpaced

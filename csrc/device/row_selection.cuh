@@ -5,18 +5,17 @@
 // that do, so the selection reads only those groups again.
 #pragma once
 
+#include "device/cluster_team.cuh"
 #include "device/sample_kernels.h"
 #include "sampling/candidates.h"
 #include "sampling/float_math.h"
-#include "sampling/penalties.h"
 
 namespace unpaced {
 
 inline constexpr int kGroup = 32;
-inline constexpr int kThreads = 1024;   // of the one block that draws
+inline constexpr int kMaxRanked = 256;  // found, to sort by counting how many are better
 inline constexpr int kMaxHot = 4096;    // groups that may hold a selected logit
-inline constexpr int kMaxFound = 4096;  // logits that reach the selection's threshold
-inline constexpr unsigned kAllLanes = 0xffffffffU;
+inline constexpr int kMaxFound = kRoom;  // logits that reach the selection's threshold
 
 // Shared memory of the drawing block beside the groups' keys.
 struct Shared {
@@ -25,9 +24,13 @@ struct Shared {
   Candidate list[kMaxListed];
   alignas(8) Candidate scratch[kMaxListed];
   std::uint64_t best_of_warp[kThreads / 32];
+  std::uint64_t reduction[kThreads / 32];  // the team's
   double u;  // the draw's number of the random stream
   std::int32_t n_hot;
   std::int32_t n_found;
+  std::int32_t first;  // the lowest index of a search
+  float page[kPage];
+  WideScratch scratch_of;
 };
 
 // Logits first (-0 equals +0), then the lower token.
@@ -57,41 +60,6 @@ __device__ inline std::uint64_t warp_greatest(std::uint64_t key) {
     key = greater(key, __shfl_xor_sync(kAllLanes, key, offset));
   }
   return key;
-}
-
-// Biases, then penalties, into the row; the touched groups' keys follow. The whole block.
-__device__ inline void adjust_row(const StepKernelArguments& a, std::uint64_t* keys) {
-  const DeviceSampling& s = *a.sampling;
-  const std::int32_t n_biases = s.n_biases;
-  const std::int32_t n_counts = s.penalise_row ? s.counts.size : 0;
-  if (n_biases + n_counts == 0) return;
-  for (std::int32_t i = threadIdx.x; i < n_biases; i += kThreads) {
-    const TokenId token = s.biases[i].token;
-    if (i > 0 && s.biases[i - 1].token == token) continue;  // its first bias's thread adds them all
-    float logit = a.logits[token];
-    for (std::int32_t j = i; j < n_biases && s.biases[j].token == token; ++j) {
-      logit = legal_logit(logit + s.biases[j].bias);
-    }
-    a.logits[token] = logit;
-  }
-  __syncthreads();
-  for (std::int32_t i = threadIdx.x; i < n_counts; i += kThreads) {
-    float& logit = a.logits[s.counts.entries[i].token];
-    logit = penalised(logit, s.counts.entries[i].value, s.penalties);
-  }
-  __syncthreads();
-  const auto lane = static_cast<std::int32_t>(threadIdx.x % 32U);
-  for (std::int32_t i = threadIdx.x / 32; i < n_biases + n_counts; i += kThreads / 32) {
-    const TokenId touched = i < n_biases ? s.biases[i].token : s.counts.entries[i - n_biases].token;
-    const std::int32_t token = touched / kGroup * kGroup + lane;
-    const std::uint64_t best =
-        warp_greatest(token < a.n_vocab ? key_of(a.logits[token], token) : 0U);
-    // Warps that share a group write the same key.
-    if (lane == 0) {
-      atomicExch(reinterpret_cast<unsigned long long*>(&keys[touched / kGroup]), best);
-    }
-  }
-  __syncthreads();
 }
 
 // How many of the block's keys reach `ordered`; each thread brings those of keys[thread + i *
@@ -187,6 +155,30 @@ __device__ inline std::uint64_t exact_threshold(const StepKernelArguments& a, st
   return low;
 }
 
+// Sorts the keys found, the greatest first: a bitonic network. The whole block.
+__device__ inline void sort_found(Shared& shared, std::int32_t n_found) {
+  std::int32_t n = 1;
+  while (n < n_found) n *= 2;
+  for (std::int32_t i = n_found + static_cast<std::int32_t>(threadIdx.x); i < n; i += kThreads) {
+    shared.found[i] = 0;
+  }
+  __syncthreads();
+  for (std::int32_t size = 2; size <= n; size *= 2) {
+    for (std::int32_t stride = size / 2; stride > 0; stride /= 2) {
+      for (std::int32_t pair = threadIdx.x; pair < n / 2; pair += kThreads) {
+        const std::int32_t low = 2 * pair - (pair & (stride - 1));
+        const std::uint64_t x = shared.found[low];
+        const std::uint64_t y = shared.found[low + stride];
+        if ((x < y) == ((low & size) == 0)) {
+          shared.found[low] = y;
+          shared.found[low + stride] = x;
+        }
+      }
+      __syncthreads();
+    }
+  }
+}
+
 // The k best candidates in descending order into shared.list; returns how many. The whole block.
 __device__ inline std::int32_t select_top(const StepKernelArguments& a, const std::uint64_t* keys,
                                           Shared& shared, std::int32_t k, std::uint64_t best) {
@@ -200,6 +192,15 @@ __device__ inline std::int32_t select_top(const StepKernelArguments& a, const st
                          << 32;
   if (!collect(a, keys, shared, threshold)) collect(a, keys, shared, exact_threshold(a, k));
   const std::int32_t n_found = shared.n_found;
+  if (n_found > kMaxRanked) {
+    sort_found(shared, n_found);
+    for (std::int32_t i = threadIdx.x; i < min(n_found, k); i += kThreads) {
+      const std::int32_t token = token_of(shared.found[i]);
+      shared.list[i] = {token, a.logits[token], 0.0F};
+    }
+    __syncthreads();
+    return min(n_found, k);
+  }
   for (std::int32_t i = threadIdx.x; i < n_found; i += kThreads) {
     const std::uint64_t mine = shared.found[i];
     std::int32_t rank = 0;

@@ -3,9 +3,12 @@
 #include <stdexcept>
 
 #include "device/cuda_memory.h"
+#include "device/logprob_report.cuh"
 #include "device/row_selection.cuh"
 #include "device/sample_kernels.h"
+#include "device/text_penalties.cuh"
 #include "device/warp_chain.cuh"
+#include "device/wide_draw.cuh"
 
 namespace unpaced {
 namespace {
@@ -34,16 +37,6 @@ __global__ void scan_row(const float* logits, std::int32_t n_vocab, std::uint64_
   }
   if (threadIdx.x % 8 == 0 && first < n_vocab) group_best[first / kGroup] = best;
   if (!legal) *illegal = 1;
-}
-
-// The token joins the text that the penalties see. One thread.
-__device__ void accept(DeviceSampling& s, TokenId token) {
-  if (s.penalty_last_n == 0) return;
-  count_token(s.counts, token);
-  if (s.history_size >= s.penalty_last_n) {
-    uncount_token(s.counts, s.history[s.history_size - s.penalty_last_n]);
-  }
-  s.history[s.history_size++] = token;
 }
 
 // What the end of a step needs of the control block, read at its beginning.
@@ -93,34 +86,135 @@ __device__ void finish_step(const StepKernelArguments& a, const StepPlan& plan, 
   if (a.loops) cudaGraphSetConditional(a.loop, exit == LoopExit::kNone ? 1U : 0U);
 }
 
-__global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArguments a) {
-  extern __shared__ std::uint64_t keys[];  // of the groups, then Shared
-  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
-  Shared& shared = *reinterpret_cast<Shared*>(keys + n);
-  // Only launches that ran ahead of an exit find it set.
-  if (a.control->exited != 0) {
-    if (a.loops && threadIdx.x == 0) cudaGraphSetConditional(a.loop, 0U);
-    return;
-  }
-  StepPlan plan{};
-  if (threadIdx.x == 0) plan = read_plan(*a.control, *a.mailbox);
-  if (threadIdx.x == kThreads - 1) shared.u = a.sampling->streams.rng.next_f64();
-  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) keys[i] = a.group_best[i];
-  __syncthreads();
-  adjust_row(a, keys);
+// The best key of the row. The whole block; the same for every thread.
+__device__ std::uint64_t best_key(const std::uint64_t* keys, std::int32_t n, Shared& shared) {
   std::uint64_t best = 0;
   for (std::int32_t i = threadIdx.x; i < n; i += kThreads) best = greater(best, keys[i]);
   best = warp_greatest(best);
   if (threadIdx.x % 32 == 0) shared.best_of_warp[threadIdx.x / 32] = best;
   __syncthreads();
-  best = warp_greatest(shared.best_of_warp[threadIdx.x % 32]);
-  const bool legal = *a.illegal == 0 && logit_of(best) > -kInfinity;
-  std::int32_t n_listed = 0;
-  if (legal) n_listed = select_top(a, keys, shared, a.sampling->top_k, best);
-  if (threadIdx.x >= 32) return;
-  const TokenId token = legal ? warp_chain(*a.sampling, shared, n_listed) : -1;
+  return warp_greatest(shared.best_of_warp[threadIdx.x % 32]);
+}
+
+// The chain on the k best, by one warp of this block. Every thread of the warp has the token.
+__device__ TokenId draw_narrow(const StepKernelArguments& a, const std::uint64_t* keys,
+                               Shared& shared, std::uint64_t best) {
+  const std::int32_t n = select_top(a, keys, shared, a.sampling->top_k, best);
+  return threadIdx.x < 32 ? warp_chain(*a.sampling, shared, n) : -1;
+}
+
+// Fills the wide list: the k best of the row, by this block alone, or the whole row.
+__device__ void fill_list(const StepKernelArguments& a, const std::uint64_t* keys, WideChain& w,
+                          std::uint64_t best) {
+  Item* items = w.list.items;
+  const std::int32_t top_k = w.s.top_k;
+  if (top_k > 0) {
+    w.list.size = select_top(a, keys, w.shared, top_k, best);
+    w.list.sorted = true;
+    for (std::int32_t i = threadIdx.x; i < w.list.size; i += kThreads) {
+      items[i] = {w.shared.list[i].logit, w.shared.list[i].token};
+    }
+  } else {
+    w.list.size = a.n_vocab;
+    w.list.by_token = true;
+    w.list.knows_best = true;
+    w.team.sync();  // the row has its penalties
+    float greatest = -kInfinity;
+    for (std::int32_t i = w.team.thread(); i < a.n_vocab; i += w.team.n_threads()) {
+      items[i] = {a.logits[i], i};
+      greatest = fmaxf(greatest, items[i].logit);
+    }
+    w.list.best = team_max(w.team, greatest, -kInfinity);
+  }
+  w.team.sync();
+}
+
+// A token, -1: nothing can be drawn. Every thread of the first block has it; the others may leave
+// early.
+__device__ TokenId draw_wide(const StepKernelArguments& a, const std::uint64_t* keys, Team& team,
+                             Shared& shared, std::uint64_t best, StepLogprobs* report) {
+  DeviceSampling& s = *a.sampling;
+  const WideScratch& scratch = *team.scratch;
+  WideChain w{team, {.items = scratch.items[0], .spare = scratch.items[1]}, s, shared};
+  fill_list(a, keys, w, best);
+  if (w.leave()) return -1;
+  const std::int32_t n_links = s.n_links;
+  for (std::int32_t i = 0; i < n_links; ++i) {
+    wide_link(w, s.links[i]);
+    if (w.leave()) return -1;
+  }
+  const std::int32_t mirostat = s.params.mirostat;
+  const WideDrawn drawn = mirostat == 0 ? wide_draw_softmax(w, report != nullptr)
+                                        : wide_draw_mirostat(w, mirostat);
+  if (drawn.index < 0) return -1;
+  const TokenId token = w.list.items[drawn.index].token;
+  if (report != nullptr) report_list(w, drawn, *report);
+  return token;
+}
+
+__global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArguments a) {
+  extern __shared__ std::uint64_t keys[];  // of the groups, then Shared
+  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
+  Shared& shared = *reinterpret_cast<Shared*>(keys + n);
+  DeviceSampling& s = *a.sampling;
+  const auto rank = static_cast<std::int32_t>(blockIdx.x);
+  const bool needs_cluster = s.needs_cluster;
+  if (rank > 0 && !needs_cluster) return;
+  // Only launches that ran ahead of an exit find it set.
+  if (a.control->exited != 0) {
+    if (a.loops && rank == 0 && threadIdx.x == 0) cudaGraphSetConditional(a.loop, 0U);
+    return;
+  }
+  StepPlan plan{};
+  if (rank == 0 && threadIdx.x == 0) plan = read_plan(*a.control, *a.mailbox);
+  if (rank == 0 && threadIdx.x == kThreads - 1 && s.params.mirostat == 0) {
+    shared.u = s.streams.rng.next_f64();
+    *s.scratch.u = shared.u;
+  }
+  if (threadIdx.x == 0) shared.scratch_of = s.scratch;
+  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) keys[i] = a.group_best[i];
+  bool legal = *a.illegal == 0;
+  Team team{.rank = rank,
+            .n_blocks = needs_cluster ? static_cast<std::int32_t>(gridDim.x) : 1,
+            .scratch = &shared.scratch_of,
+            .shared = shared.reduction,
+            .room = shared.found,
+            .page = shared.page};
+  team.sync();
+  std::uint64_t best = best_key(keys, n, shared);
+  const LogprobKind kind = s.logprobs.kind;
+  StepLogprobs* report = nullptr;
+  double log_sum = 0.0;
+  if (kind != LogprobKind::kNone) report = s.logprobs.out + a.control->step;
+  if (kind == LogprobKind::kBefore && legal) {
+    log_sum = row_log_sum(team, a, logit_of(best));
+    if (rank == 0) report_best(a, keys, shared, best, log_sum, *report);
+  }
+  if (rank > 0 && s.top_k > 0) return;
+  if (s.top_k > 0) team.n_blocks = 1;
+  if (rank == 0) {
+    if (s.dry.last_n > 0) find_dry(s, shared);
+    adjust_row(a, keys);
+    if (s.n_biases + s.n_row_links > 0) best = best_key(keys, n, shared);
+  }
+  TokenId token = -1;
+  if (s.is_wide) {
+    StepLogprobs* after = kind == LogprobKind::kAfter ? report : nullptr;
+    if (legal) token = draw_wide(a, keys, team, shared, best, after);
+  } else {
+    if (legal && logit_of(best) > -kInfinity) token = draw_narrow(a, keys, shared, best);
+  }
+  if (rank > 0) return;
+  __syncthreads();
+  if (s.dry.last_n > 0) forget_dry(s);
   if (threadIdx.x != 0) return;
   if (!legal) *a.illegal = 0;
+  if (report != nullptr) {
+    if (kind == LogprobKind::kBefore && token >= 0) {
+      report->drawn = static_cast<float>(s.scratch.raw[token] - log_sum);
+    }
+    __threadfence_system();  // before the entry; the block's other threads were waited for
+  }
   finish_step(a, plan, token);
 }
 
@@ -133,6 +227,27 @@ std::size_t shared_bytes(std::int32_t n_vocab) {
   return static_cast<std::size_t>(n_groups(n_vocab)) * sizeof(std::uint64_t) + sizeof(Shared);
 }
 
+// As many blocks in one cluster as the device can hold. Throws std::runtime_error if it holds none.
+cudaLaunchConfig_t cluster_launch(std::int32_t n_vocab, cudaLaunchAttribute& cluster) {
+  cudaLaunchConfig_t config{};
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = shared_bytes(n_vocab);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  for (unsigned n_blocks = kMaxTeamBlocks; n_blocks > 0; n_blocks /= 2) {
+    cluster.val.clusterDim = {n_blocks, 1, 1};
+    config.gridDim = dim3(n_blocks);
+    int n_clusters = 0;
+    if (cudaOccupancyMaxActiveClusters(&n_clusters, draw_and_feed, &config) == cudaSuccess &&
+        n_clusters > 0) {
+      return config;
+    }
+    cudaGetLastError();
+  }
+  throw std::runtime_error("the device holds no cluster of the drawing kernel's blocks");
+}
+
 }  // namespace
 
 std::int32_t n_groups(std::int32_t n_vocab) noexcept { return (n_vocab + kGroup - 1) / kGroup; }
@@ -143,6 +258,8 @@ void prepare_step_kernels(std::int32_t n_vocab) {
     cudaGetLastError();
     throw std::runtime_error("the vocabulary is too large for the device's shared memory");
   }
+  cuda_check(cudaFuncSetAttribute(draw_and_feed, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+             "cudaFuncSetAttribute");
 }
 
 void launch_step_kernels(const StepKernelArguments& a, cudaStream_t stream) {
@@ -150,8 +267,10 @@ void launch_step_kernels(const StepKernelArguments& a, cudaStream_t stream) {
   const auto n_blocks = static_cast<unsigned>((n_threads + kScanThreads - 1) / kScanThreads);
   scan_row<<<n_blocks, kScanThreads, 0, stream>>>(a.logits, a.n_vocab, a.group_best, a.illegal);
   cuda_check(cudaGetLastError(), "scan_row");
-  draw_and_feed<<<1, kThreads, shared_bytes(a.n_vocab), stream>>>(a);
-  cuda_check(cudaGetLastError(), "draw_and_feed");
+  cudaLaunchAttribute cluster{};
+  cudaLaunchConfig_t config = cluster_launch(a.n_vocab, cluster);
+  config.stream = stream;
+  cuda_check(cudaLaunchKernelEx(&config, draw_and_feed, a), "draw_and_feed");
 }
 
 void launch_index_counts(DeviceSampling* sampling, std::int32_t n_counts, cudaStream_t stream) {

@@ -93,7 +93,7 @@ __device__ inline void serial_link(Candidates& c, SamplerKind kind, DeviceSampli
     case SamplerKind::kTemperature:
       return apply_dynamic_temperature(c, p.temperature, p.dynatemp_range, p.dynatemp_exponent);
     case SamplerKind::kDry:
-      return;  // requests with DRY are sampled on the host
+      return;  // chains with DRY after the selection are wide
   }
 }
 

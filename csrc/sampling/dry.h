@@ -144,19 +144,26 @@ UNPACED_HD inline bool find_repetitions(const DryWindow& window, const DryBreake
   return true;
 }
 
+// The exponent beyond which the penalty does not grow, so that it cannot overflow; 0: none.
+UNPACED_HD inline std::int32_t dry_max_exponent(float base) noexcept {
+  constexpr float kLogMaxFloat = 88.7228391F;
+  return base > 1.000001F ? static_cast<std::int32_t>(kLogMaxFloat / log_f32(base)) : 0;
+}
+
+// What a repetition this much longer than the allowed length costs.
+UNPACED_HD inline float dry_penalty(const DryParams& params, std::int32_t exponent) noexcept {
+  const double power = ::pow(static_cast<double>(params.base), static_cast<double>(exponent));
+  return static_cast<float>(params.multiplier * power);
+}
+
 UNPACED_HD inline float dry_penalised(float logit, TokenId token, std::int32_t repetition,
                                       const DryParams& params,
                                       const DryBreakerView& breakers) noexcept {
   if (breakers.is_single_token_breaker(token)) return logit;
-  constexpr float kLogMaxFloat = 88.7228391F;  // the power must not overflow
-  std::int32_t max_exponent = 0;
-  if (params.base > 1.000001F) {
-    max_exponent = static_cast<std::int32_t>(kLogMaxFloat / log_f32(params.base));
-  }
+  const std::int32_t max_exponent = dry_max_exponent(params.base);
   std::int32_t exponent = repetition - params.allowed_length;
   if (max_exponent > 0 && exponent > max_exponent) exponent = max_exponent;
-  const double power = ::pow(static_cast<double>(params.base), static_cast<double>(exponent));
-  return legal_logit(logit - static_cast<float>(params.multiplier * power));
+  return legal_logit(logit - dry_penalty(params, exponent));
 }
 
 UNPACED_HD inline void penalise_repetitions(Candidates& c, const TokenTable& longest,

@@ -34,6 +34,14 @@ UNPACED_HD inline std::int32_t draw(Candidates& c, Mirostat& state, Mt19937& rng
 
 }  // namespace mirostat_detail
 
+// Version 1's k for an estimate of Zipf's exponent.
+UNPACED_HD inline std::int32_t mirostat_1_k(float s, float mu, std::int32_t n_vocab) noexcept {
+  const float epsilon = s - 1.0F;
+  const float numerator = epsilon * pow_f32(2.0F, mu);
+  const float denominator = 1.0F - pow_f32(static_cast<float>(n_vocab), -epsilon);
+  return truncate_to_i32(pow_f32(numerator / denominator, 1.0F / s));
+}
+
 // Version 1: k from an estimate of Zipf's exponent. Returns an index.
 UNPACED_HD inline std::int32_t draw_mirostat_1(Candidates& c, Mirostat& state, std::int32_t n_vocab,
                                                Mt19937& rng) noexcept {
@@ -47,11 +55,7 @@ UNPACED_HD inline std::int32_t draw_mirostat_1(Candidates& c, Mirostat& state, s
     sum_tb += t * b;
     sum_tt += t * t;
   }
-  const float s = sum_tb / sum_tt;
-  const float epsilon = s - 1.0F;
-  const float numerator = epsilon * pow_f32(2.0F, state.mu);
-  const float denominator = 1.0F - pow_f32(static_cast<float>(n_vocab), -epsilon);
-  const std::int32_t k = truncate_to_i32(pow_f32(numerator / denominator, 1.0F / s));
+  const std::int32_t k = mirostat_1_k(sum_tb / sum_tt, state.mu, n_vocab);
   keep_top_k(c, k > 1 ? k : 1);
   return mirostat_detail::draw(c, state, rng);
 }

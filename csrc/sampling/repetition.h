@@ -1,6 +1,7 @@
 // What the text so far does to the next token: repetition penalties and DRY.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -36,11 +37,16 @@ class Repetition {
   const Penalties& penalties() const noexcept { return penalties_; }
   // Tokens that the penalties look back; 0: off.
   std::int32_t penalty_last_n() const noexcept { return penalty_last_n_; }
-  // The tokens they see now, oldest first, and how often each occurs in them.
-  std::span<const TokenId> penalty_window() const noexcept {
-    return history_.last(penalty_last_n_);
-  }
+  // How often each token occurs in what they see now.
   const TokenTable& counts() const noexcept { return counts_; }
+  const DryParams& dry() const noexcept { return dry_; }
+  // Tokens that DRY looks back; 0: off.
+  std::int32_t dry_last_n() const noexcept { return dry_last_n_; }
+  const DryBreakerView& breakers() const noexcept { return breakers_; }
+  // The newest tokens, oldest first, as far as penalties or DRY look back.
+  std::span<const TokenId> window() const noexcept {
+    return history_.last(std::max(penalty_last_n_, dry_last_n_));
+  }
 
   void penalise(LogitRow& row) const noexcept;
   void penalise(Candidates& candidates) const noexcept;

@@ -11,6 +11,8 @@ endfunction()
 
 unpaced_sampling_test(sampler_test)
 unpaced_sampling_test(sampling_arithmetic_test)
+unpaced_cpp_test(ordered_sum_test ordered_sum_test.cpp)
+target_compile_options(ordered_sum_test PRIVATE -O3 -ffp-contract=off)
 
 # Beside llama.cpp's samplers, for Python (tests/support/sampling_build.py compiles it by itself, too).
 if(TARGET llama_cpp AND NOT UNPACED_SANITIZE)

@@ -1,0 +1,149 @@
+// Draws the same tokens by the device's kernels and by the host's sampling core, from the same rows
+// of logits, for random chains over vocabularies of several sizes.
+//
+//   device_sampling_test [chains of each kind] [seed] [vocabulary]
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "random_chain.h"
+#include "sampling/logprobs.h"
+#include "step_rig.h"
+
+using namespace unpaced;
+using namespace unpaced::test;
+
+namespace {
+
+constexpr std::int32_t kContext = 1024;
+constexpr std::int32_t kSteps = 6;
+constexpr std::int32_t kMaxReports = 12;
+
+struct Tally {
+  std::int32_t n_chains = 0;
+  std::int32_t n_refused = 0;
+  std::int32_t n_tokens = 0;
+  std::int32_t n_different = 0;
+};
+
+bool close(float a, float b) {
+  return a == b || std::fabs(a - b) <= 1e-6F * std::fmax(1.0F, std::fabs(a));
+}
+
+// What is wrong with a step's probabilities; empty: nothing.
+std::string compare_logprobs(const StepLogprobs& found, const RequestSpec& spec, Sampler& sampler,
+                             TopLogprobs& top, const std::vector<float>& row, TokenId token) {
+  std::vector<TokenLogprob> expected;
+  float drawn = 0.0F;
+  if (spec.post_sampling_probs) {
+    for (const Candidate& c : sampler.candidates()) {
+      if (c.token == token) drawn = c.p;
+      if (static_cast<std::int32_t>(expected.size()) < spec.n_probs && c.p > 0.0F) {
+        expected.push_back({c.token, c.p});
+      }
+    }
+  } else {
+    const auto best = top.compute(row.data(), spec.n_probs);
+    expected.assign(best.begin(), best.end());
+    drawn = top.logprob(token);
+  }
+  const bool exact = spec.post_sampling_probs;
+  const auto same = [exact](float a, float b) { return exact ? a == b : close(a, b); };
+  if (!same(found.drawn, drawn)) return "probability of the token";
+  if (found.n_pairs != static_cast<std::int32_t>(expected.size())) return "number of alternatives";
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (found.pair[i].token != expected[i].token) return "token of an alternative";
+    if (!same(found.pair[i].logprob, expected[i].logprob)) return "probability of an alternative";
+  }
+  return "";
+}
+
+void compare(StepRig& rig, Sampler& sampler, TopLogprobs& top, Random& random, RequestSpec& spec,
+             std::int32_t n_vocab, Tally& tally) {
+  sampler.reset(spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt);
+  ++tally.n_chains;
+  if (DeviceSampler::refusal(spec, sampler) != HostReason::kNone) {
+    ++tally.n_refused;
+    return;
+  }
+  rig.sampler.upload(spec, sampler, rig.stream());
+  rig.start(kMaxSteps);
+  for (std::int32_t i = 0; i < kSteps; ++i) {
+    const std::vector<float> row = random_row(random, n_vocab);
+    const SampleResult expected = sampler.sample(row.data());
+    rig.set_row(row);
+    rig.enqueue_step();
+    const TokenId found = rig.token(i);
+    ++tally.n_tokens;
+    std::string fault;
+    if (found != expected.token) {
+      fault = "token " + std::to_string(found) + ", not " + std::to_string(expected.token);
+    } else if (found >= 0 && (spec.n_probs > 0 || spec.want_logprob)) {
+      fault = compare_logprobs(rig.sampler.logprobs(i), spec, sampler, top, row, found);
+    }
+    if (!fault.empty()) {
+      if (tally.n_different++ < kMaxReports) {
+        std::printf("vocabulary %d, step %d: %s | %s\n", n_vocab, i, fault.c_str(),
+                    describe(spec).c_str());
+      }
+      return;
+    }
+    if (found < 0) return;  // the request has ended
+    sampler.accept(found);
+  }
+  // The streams have moved as the host's did: the next token by the host is the device's.
+  Sampler before(n_vocab, kContext);
+  before.reset(spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt);
+  rig.sampler.download(before, rig.stream());
+  SamplerStreams ours = before.streams();
+  SamplerStreams theirs = sampler.streams();
+  if (ours.rng.next_u32() != theirs.rng.next_u32() ||
+      (spec.sampling.xtc_probability > 0.0F && ours.xtc.next_u32() != theirs.xtc.next_u32()) ||
+      ours.mirostat.mu != theirs.mirostat.mu) {
+    if (tally.n_different++ < kMaxReports) {
+      std::printf("vocabulary %d: streams differ | %s\n", n_vocab, describe(spec).c_str());
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::int32_t n_chains = argc > 1 ? std::atoi(argv[1]) : 20;
+  const auto seed = static_cast<std::uint32_t>(argc > 2 ? std::atoi(argv[2]) : 1);
+  std::vector<std::int32_t> sizes{1, 2, 33, 700, 5000, 32000, 128256};
+  if (argc > 3) sizes = {std::atoi(argv[3])};
+  std::int32_t n_different = 0;
+  for (const std::int32_t n_vocab : sizes) {
+    StepRig rig(n_vocab, kContext);
+    Sampler sampler(n_vocab, kContext);
+    TopLogprobs top(n_vocab);
+    Random random(seed);
+    Tally all;
+    for (std::int32_t only = -2; only < 9; ++only) {
+      Tally tally;
+      const std::int32_t n = only == -1 ? 6 * n_chains : n_chains;
+      for (std::int32_t i = 0; i < n; ++i) {
+        RequestSpec spec = random_request(random, n_vocab, only);
+        compare(rig, sampler, top, random, spec, n_vocab, tally);
+      }
+      const char* name = only == -2   ? "mirostat"
+                         : only == -1 ? "mixed"
+                                      : name_of(static_cast<SamplerKind>(only));
+      if (tally.n_different > 0) {
+        std::printf("vocabulary %6d  %-12s %d of %d chains differ\n", n_vocab, name,
+                    tally.n_different, tally.n_chains);
+      }
+      all.n_chains += tally.n_chains;
+      all.n_refused += tally.n_refused;
+      all.n_tokens += tally.n_tokens;
+      all.n_different += tally.n_different;
+    }
+    std::printf("vocabulary %6d: %d chains (%d refused), %d tokens, %d differ\n", n_vocab,
+                all.n_chains, all.n_refused, all.n_tokens, all.n_different);
+    std::fflush(stdout);
+    n_different += all.n_different;
+  }
+  return n_different == 0 ? 0 : 1;
+}

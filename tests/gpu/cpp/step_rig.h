@@ -1,0 +1,96 @@
+// The step kernels without a model: a row of logits goes in, a token comes out.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "device/cuda_memory.h"
+#include "device/device_sampler.h"
+#include "device/sample_kernels.h"
+
+namespace unpaced::test {
+
+class StepRig {
+ public:
+  StepRig(std::int32_t n_vocab, std::int32_t n_ctx)
+      : n_vocab_(n_vocab),
+        sampler(n_vocab, n_ctx),
+        logits_(static_cast<std::size_t>(n_vocab)),
+        group_best_(static_cast<std::size_t>(n_groups(n_vocab))),
+        illegal_(1),
+        pause_tokens_(static_cast<std::size_t>(n_vocab) / 32 + 1),
+        control_(1),
+        mailbox_(1),
+        words_(16),
+        mask_(4096) {
+    cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");
+    cuda_check(cudaMemset(pause_tokens_.data(), 0, pause_tokens_.size() * sizeof(std::uint32_t)),
+               "cudaMemset");
+    cuda_check(cudaMemset(control_.data(), 0, sizeof(LoopControl)), "cudaMemset");
+    cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+    prepare_step_kernels(n_vocab);
+  }
+  ~StepRig() { cudaStreamDestroy(stream_); }
+  StepRig(const StepRig&) = delete;
+  StepRig& operator=(const StepRig&) = delete;
+
+  [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
+
+  void set_row(std::span<const float> row) {
+    cuda_check(cudaMemcpyAsync(logits_.data(), row.data(), row.size_bytes(), cudaMemcpyHostToDevice,
+                               stream_),
+               "cudaMemcpyAsync");
+  }
+
+  // Before the first of at most kMaxSteps steps of a launch.
+  void start(std::int32_t n_steps) {
+    LoopControl control{};
+    control.n_steps = n_steps;
+    cuda_check(cudaMemcpy(control_.data(), &control, sizeof control, cudaMemcpyHostToDevice),
+               "cudaMemcpy");
+  }
+
+  void enqueue_step() { launch_step_kernels(arguments(), stream_); }
+
+  // The token of step `i`, -1 if none could be drawn.
+  [[nodiscard]] TokenId token(std::int32_t i) const {
+    cuda_check(cudaStreamSynchronize(stream_), "the step kernels");
+    const std::uint64_t entry = mailbox_.data()->entry[i];
+    return entry_exit(entry) == LoopExit::kNonFinite ? -1 : entry_token(entry);
+  }
+
+ private:
+  [[nodiscard]] StepKernelArguments arguments() const {
+    return {.logits = logits_.data(),
+            .n_vocab = n_vocab_,
+            .group_best = group_best_.data(),
+            .illegal = illegal_.data(),
+            .pause_tokens = pause_tokens_.data(),
+            .sampling = sampler.device(),
+            .control = control_.data(),
+            .mailbox = mailbox_.device(),
+            .inputs = {words_.data(), words_.data() + 1,
+                       reinterpret_cast<std::int64_t*>(words_.data() + 2),
+                       reinterpret_cast<std::int64_t*>(words_.data() + 4), mask_.data()},
+            .loop = {},
+            .loops = false};
+  }
+
+  const std::int32_t n_vocab_;
+
+ public:
+  DeviceSampler sampler;
+
+ private:
+  DeviceArray<float> logits_;
+  DeviceArray<std::uint64_t> group_best_;
+  DeviceArray<std::int32_t> illegal_;
+  DeviceArray<std::uint32_t> pause_tokens_;
+  DeviceArray<LoopControl> control_;
+  PinnedArray<LoopMailbox> mailbox_;
+  DeviceArray<std::int32_t> words_;
+  DeviceArray<std::uint16_t> mask_;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace unpaced::test

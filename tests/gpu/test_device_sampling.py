@@ -1,0 +1,85 @@
+"""The device's sampling kernels against the host's sampling core, and probabilities with tokens.
+
+UNPACED_GPU_PROGRAMS names the build folder that has the programs of tests/gpu/cpp (CMake option of
+the same name).
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from engine_ext import EventKind, Request, SamplingParams, TokenEvent
+from tests.gpu.test_device_loop import Loop, events_of, has_device, running_engine
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.anyio,
+    pytest.mark.skipif(not has_device(), reason="no NVIDIA device on this machine"),
+]
+
+PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
+
+PROBABILITIES = {
+    "logprobs": {"n_probs": 5},
+    "own logprob only": {"want_logprob": True},
+    "after the chain": {"n_probs": 20, "post_sampling_probs": True},
+}
+CHAINS = {
+    "default": SamplingParams(seed=1, ignore_eos=True),
+    "greedy": SamplingParams(temperature=0, ignore_eos=True),
+    "no top-k": SamplingParams(seed=2, top_k=0, repeat_penalty=1.2, ignore_eos=True),
+    "mirostat": SamplingParams(seed=3, mirostat=2, ignore_eos=True),
+}
+
+
+@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@pytest.mark.parametrize("n_vocab", [1, 2, 33, 700, 5000, 32000, 128256, 262144])
+def test_random_chains_draw_the_hosts_tokens(n_vocab: int) -> None:
+    done = subprocess.run(
+        [Path(PROGRAMS) / "device_sampling_test", "10", "5", str(n_vocab)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 differ" in done.stdout
+
+
+def probabilities_of(events: list[TokenEvent]) -> list[object]:
+    return [
+        (event.token, event.logprob, event.top_logprobs)
+        for event in events
+        if event.kind == EventKind.TOKEN
+    ]
+
+
+async def all_probabilities(loop: Loop) -> tuple[dict[str, list[object]], int]:
+    async with running_engine(loop) as engine:
+        prompt = await engine.tokenize("Once upon a time there was")
+        found = {}
+        for chain, sampling in CHAINS.items():
+            for name, options in PROBABILITIES.items():
+                request = Request(prompt=prompt, sampling=sampling, max_tokens=60, **options)
+                events = await events_of(engine, request)
+                found[f"{chain}, {name}"] = probabilities_of(events)
+        return found, engine.stats().n_tokens_device
+
+
+def flat(values: object) -> list[float]:
+    if isinstance(values, list | tuple):
+        return [number for value in values for number in flat(value)]
+    assert isinstance(values, int | float)
+    return [float(values)]
+
+
+@pytest.mark.parametrize("loop", ["ahead", "device"])
+async def test_probabilities_are_the_hosts(loop: Loop) -> None:
+    expected, _ = await all_probabilities("host")
+    found, n_device = await all_probabilities(loop)
+    for name, events in expected.items():
+        # Sums of exponentials are added in another order.
+        assert flat(found[name]) == pytest.approx(flat(events), rel=1e-6, abs=1e-6), name
+    assert n_device >= len(expected) * 59
