@@ -40,7 +40,7 @@ void DeviceStepper::draw_again(Slot& slot, const TokenMask& mask) {
   // The random streams go on from the first draw; the text that the penalties see does not have
   // the refused token.
   sampler_.download(host_.sampler(slot), stream);
-  sampler_.upload(host_.sampler(slot), stream);
+  sampler_.upload(*slot.spec, host_.sampler(slot), stream);
   mailbox_.data()->entry[flight_.n_published] = 0;
   LoopControl& control = *control_staging_.data();
   control.step = flight_.n_published;
