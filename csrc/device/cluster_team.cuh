@@ -18,10 +18,10 @@ struct Team {
   std::int32_t rank;      // of this block
   std::int32_t n_blocks;  // 1: this block alone
   const WideScratch* scratch;
-  std::uint64_t* shared;  // kThreads / 32 words of the block's memory
-  std::uint64_t* room;    // kRoom of them, for whoever needs them between two sync()s
-  float* page;            // kPage of them, of the leading warp
-  std::int32_t turn;      // of the two sets of partial results
+  std::uint64_t* shared;        // kThreads / 32 words of the block's memory
+  std::uint64_t* room;          // kRoom of them, for whoever needs them between two sync()s
+  float* page;                  // kPage of them, of the leading warp
+  std::int32_t turn;            // of the two sets of partial results
   std::int32_t broadcast_turn;  // of the two sets of broadcast words
 
   __device__ void sync() const {

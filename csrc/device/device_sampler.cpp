@@ -63,8 +63,8 @@ HostReason DeviceSampler::refusal(const RequestSpec& spec, const Sampler& sample
 void DeviceSampler::upload(const RequestSpec& spec, const Sampler& sampler, cudaStream_t stream) {
   const Repetition& repetition = sampler.repetition();
   const LogprobKind kind = logprob_kind(spec);
-  const DeviceChain chain = plan_device_chain(sampler.params(), sampler.links(), n_vocab_,
-                                              kind == LogprobKind::kAfter);
+  const DeviceChain chain =
+      plan_device_chain(sampler.params(), sampler.links(), n_vocab_, kind == LogprobKind::kAfter);
   const auto window = repetition.window();
   const auto biases = sampler.biases();
   const std::size_t n_biases = biases.size();

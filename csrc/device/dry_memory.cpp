@@ -44,8 +44,8 @@ DeviceDry DryMemory::upload(const Repetition& repetition, const DryBreakers& bre
   const std::int32_t max_exponent = dry_max_exponent(params.base);
   const std::int32_t longest =
       max_exponent > 0 ? std::min(max_exponent, n_penalties - 1) : n_penalties - 1;
-  dry.max_match = longest > INT32_MAX - dry.allowed_length ? INT32_MAX
-                                                           : dry.allowed_length + longest;
+  dry.max_match =
+      longest > INT32_MAX - dry.allowed_length ? INT32_MAX : dry.allowed_length + longest;
   float* penalty = penalty_.staging.data();
   for (std::int32_t i = 0; i <= longest; ++i) penalty[i] = dry_penalty(params, i);
   cuda_check(cudaMemcpyAsync(penalty_.device.data(), penalty,

@@ -93,8 +93,8 @@ struct DeviceSampling {
   std::int32_t top_k;    // how many candidates the row's selection lists; 0: the whole row
   std::int32_t n_links;  // of the chain after that selection
   SamplerKind links[kMaxChainLength];
-  bool is_wide;           // the list is in global memory: wide_chain.cuh
-  bool needs_cluster;     // the list is long, or logarithms of probabilities are wanted
+  bool is_wide;        // the list is in global memory: wide_chain.cuh
+  bool needs_cluster;  // the list is long, or logarithms of probabilities are wanted
   Penalties penalties;
   std::int32_t penalty_last_n;  // 0: no penalties anywhere in the chain
   TokenTable counts;

@@ -53,14 +53,14 @@ __device__ __noinline__ void drop_far_from_nucleus(Team& team, WideList& c, floa
   for (std::int32_t warp = 0; warp < bucket / 32; ++warp) above += of_warps[warp];
   // Each of the float sums is within n roundings of the exact one.
   const double slack = 0.004 + 4.0 * c.size * 0x1p-24;
-  const double enough = sum_before_page(s, (c.size + kPage - 1) / kPage) * p * (1.0 + slack) * kUnits;
+  const double enough =
+      sum_before_page(s, (c.size + kPage - 1) / kPage) * p * (1.0 + slack) * kUnits;
   const std::int32_t n_short = __syncthreads_count(above < enough);
   // No thread may be at the next use of the spare items before all have read.
   team.sync();
   if (n_short >= kLogitBuckets) return;
-  filter_list(team, c, [best, n_short](const Item& item) {
-    return bucket_of(best, item.logit) <= n_short;
-  });
+  filter_list(team, c,
+              [best, n_short](const Item& item) { return bucket_of(best, item.logit) <= n_short; });
 }
 
 }  // namespace unpaced

@@ -152,7 +152,8 @@ __device__ __noinline__ typename Sum::Value add_page(const Team& team, std::int3
   for (std::int32_t begin = 0; begin < size; begin += kRun) {
     SumParts<Sum> parts = parts_of<Sum>(sum);
     if (runs != nullptr && parts.exponent > Sum::kMinExponent) {
-      const auto growth = runs[page * kRunsPerPage + begin / kRun].of(parts, (parts.units & 1) != 0);
+      const auto growth =
+          runs[page * kRunsPerPage + begin / kRun].of(parts, (parts.units & 1) != 0);
       if (stays<Sum>(parts.units, growth)) {
         parts.units += growth.by;
         sum = value_of<Sum>(parts);
@@ -237,8 +238,8 @@ __device__ typename Sum::Value chain_pages(const Team& team, std::int32_t n, dou
   return sum;
 }
 
-// One warp, after chain_pages: the first value above 0 after which the search is over; n if there is
-// none.
+// One warp, after chain_pages: the first value above 0 after which the search is over; n if there
+// is none.
 template <class Sum>
 __device__ std::int32_t find_in_pages(const Team& team, std::int32_t n, double divisor,
                                       const Search& search) {
@@ -295,9 +296,8 @@ __device__ __noinline__ OrderedResult ordered_sum(Team& team, std::int32_t n, do
   if (team.leads()) {
     const double sum = chain_pages<Sum>(team, n, divisor, plans);
     if (search.kind == Search::kReachesShare) search.target *= sum;
-    const std::int32_t found = search.kind == Search::kNone
-                                   ? n
-                                   : find_in_pages<Sum>(team, n, divisor, search);
+    const std::int32_t found =
+        search.kind == Search::kNone ? n : find_in_pages<Sum>(team, n, divisor, search);
     if (lane() == 0) {
       __builtin_memcpy(&words[0], &sum, sizeof(sum));
       words[1] = static_cast<std::uint64_t>(found);

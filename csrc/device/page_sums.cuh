@@ -43,11 +43,11 @@ __device__ __noinline__ double sum_before_page(const WideScratch& s, std::int32_
 }
 
 // The first of n values above 0 at which their running sum reaches u times their sum, if that is so
-// whatever the order and the rounding of the additions; -1 if they could decide. 0 <= u < 1; `slack`
-// in units of the last place of the sum. The whole team, with page_sum filled; `words` holds -1
-// since before the last sync().
+// whatever the order and the rounding of the additions; -1 if they could decide. 0 <= u < 1;
+// `slack` in units of the last place of the sum. The whole team, with page_sum filled; `words`
+// holds -1 since before the last sync().
 __device__ __noinline__ std::int32_t find_share(Team& team, std::int32_t n, double u, double slack,
-                                          std::uint64_t* words) {
+                                                std::uint64_t* words) {
   const WideScratch& s = *team.scratch;
   const float* value = s.value;
   const std::int32_t n_pages = (n + kPage - 1) / kPage;

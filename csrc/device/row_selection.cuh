@@ -13,8 +13,8 @@
 namespace unpaced {
 
 inline constexpr int kGroup = 32;
-inline constexpr int kMaxRanked = 256;  // found, to sort by counting how many are better
-inline constexpr int kMaxHot = 4096;    // groups that may hold a selected logit
+inline constexpr int kMaxRanked = 256;   // found, to sort by counting how many are better
+inline constexpr int kMaxHot = 4096;     // groups that may hold a selected logit
 inline constexpr int kMaxFound = kRoom;  // logits that reach the selection's threshold
 
 // Shared memory of the drawing block beside the groups' keys.
@@ -25,7 +25,7 @@ struct Shared {
   alignas(8) Candidate scratch[kMaxListed];
   std::uint64_t best_of_warp[kThreads / 32];
   std::uint64_t reduction[kThreads / 32];  // the team's
-  double u;  // the draw's number of the random stream
+  double u;                                // the draw's number of the random stream
   std::int32_t n_hot;
   std::int32_t n_found;
   std::int32_t first;  // the lowest index of a search

@@ -144,8 +144,8 @@ __device__ TokenId draw_wide(const StepKernelArguments& a, const std::uint64_t* 
     if (w.leave()) return -1;
   }
   const std::int32_t mirostat = s.params.mirostat;
-  const WideDrawn drawn = mirostat == 0 ? wide_draw_softmax(w, report != nullptr)
-                                        : wide_draw_mirostat(w, mirostat);
+  const WideDrawn drawn =
+      mirostat == 0 ? wide_draw_softmax(w, report != nullptr) : wide_draw_mirostat(w, mirostat);
   if (drawn.index < 0) return -1;
   const TokenId token = w.list.items[drawn.index].token;
   if (report != nullptr) report_list(w, drawn, *report);

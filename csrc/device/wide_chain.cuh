@@ -101,7 +101,8 @@ __device__ inline void wide_xtc(WideChain& w) {
   const float threshold = p.xtc_threshold;
   const std::int32_t last =
       first_in_list(w.team, w.list,
-                    [&](std::int32_t i) { return !(value[i] / sum >= threshold); }) - 1;
+                    [&](std::int32_t i) { return !(value[i] / sum >= threshold); }) -
+      1;
   if (last <= 0 || w.list.size - last < p.min_keep) return;
   w.list.items += last;
   w.list.size -= last;
@@ -142,8 +143,7 @@ __device__ inline void wide_dynamic_temperature(WideChain& w) {
     return p_i > 0.0F ? -(p_i * log_f32(p_i)) : 0.0F;
   });
   const float entropy = w.sum();
-  wide_temperature(
-      w, low + (high - low) * pow_f32(entropy / max_entropy, p.dynatemp_exponent));
+  wide_temperature(w, low + (high - low) * pow_f32(entropy / max_entropy, p.dynatemp_exponent));
 }
 
 __device__ inline void wide_ban_below_n_sigma(WideChain& w, float n) {
@@ -154,16 +154,14 @@ __device__ inline void wide_ban_below_n_sigma(WideChain& w, float n) {
   const std::int32_t n_valid = count_list(w.team, w.list, is_valid);
   if (n_valid == 0) return;
   w.fill([&](std::int32_t i) { return is_valid(i) ? items[i].logit : 0.0F; });
-  const auto sum = static_cast<float>(
-      ordered_sum<SignedSum>(w.team, w.list.size, 1.0, {}).sum);
+  const auto sum = static_cast<float>(ordered_sum<SignedSum>(w.team, w.list.size, 1.0, {}).sum);
   const float mean = sum / static_cast<float>(n_valid);
   // page_sum must be of the squares; the values are what is squared.
   fill_values(
       w.team, w.list.size,
       [&](std::int32_t i) { return is_valid(i) ? items[i].logit - mean : 0.0F; },
       [](float x) { return static_cast<double>(x) * x; });
-  const auto squares = static_cast<float>(
-      ordered_sum<SquareSum>(w.team, w.list.size, 1.0, {}).sum);
+  const auto squares = static_cast<float>(ordered_sum<SquareSum>(w.team, w.list.size, 1.0, {}).sum);
   const float variance = squares / static_cast<float>(n_valid);
   const float sigma = static_cast<float>(::sqrt(static_cast<double>(variance)));
   const float threshold = best - n * sigma;

@@ -31,8 +31,7 @@ __device__ inline WideDrawn wide_draw_softmax(WideChain& w, bool exactly) {
     const std::int32_t found = find_share(w.team, n, u, draw_slack(n), words);
     if (found >= 0) return {found, best, 1.0};
   }
-  const OrderedResult drawn =
-      ordered_sum<DoubleSum>(w.team, n, 1.0, {u, Search::kReachesShare});
+  const OrderedResult drawn = ordered_sum<DoubleSum>(w.team, n, 1.0, {u, Search::kReachesShare});
   return {drawn.found < n ? drawn.found : -1, best, drawn.sum};
 }
 

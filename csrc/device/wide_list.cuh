@@ -44,7 +44,8 @@ __device__ inline unsigned lanes_of_digit(std::uint32_t digit, bool in) {
   return peers;
 }
 
-// One stable counting pass over a digit of the items' keys: tokens or logits. Nothing is moved if all digits are the same.
+// One stable counting pass over a digit of the items' keys: tokens or logits. Nothing is moved if
+// all digits are the same.
 __device__ __noinline__ void radix_pass(Team& team, WideList& c, std::int32_t shift,
                                         bool by_token) {
   static_assert(kThreads / 32 * kRadixBuckets * sizeof(std::uint32_t) <=

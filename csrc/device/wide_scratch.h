@@ -19,18 +19,18 @@ struct Item {
 
 // Written by the whole cluster. Plain pointers; DeviceSampler owns the memory.
 struct WideScratch {
-  Item* items[2];             // n_vocab each
-  float* value;               // n_vocab: exponentials or probabilities
-  float* raw;                 // n_vocab: the row as the model gave it
-  double* page_sum;           // n_pages: each page's sum, about
-  unsigned char* page_plan;   // n_pages x kPagePlanBytes (ordered_scan.cuh)
-  double* page_start;         // n_pages: the running sum before each page, exactly
-  std::int32_t* page_count;   // n_pages
-  std::uint32_t* histogram;   // kMaxTeamBlocks x kRadixBuckets
-  std::uint64_t* partial;     // 2 x kMaxTeamBlocks: of reductions
-  std::uint64_t* broadcast;   // 4: what one warp found out for all
-  double* u;                  // 1: the draw's number of the random stream
-  std::int32_t* repetition;   // n_vocab: 1 + DRY's longest repetition, 0: none
+  Item* items[2];            // n_vocab each
+  float* value;              // n_vocab: exponentials or probabilities
+  float* raw;                // n_vocab: the row as the model gave it
+  double* page_sum;          // n_pages: each page's sum, about
+  unsigned char* page_plan;  // n_pages x kPagePlanBytes (ordered_scan.cuh)
+  double* page_start;        // n_pages: the running sum before each page, exactly
+  std::int32_t* page_count;  // n_pages
+  std::uint32_t* histogram;  // kMaxTeamBlocks x kRadixBuckets
+  std::uint64_t* partial;    // 2 x kMaxTeamBlocks: of reductions
+  std::uint64_t* broadcast;  // 4: what one warp found out for all
+  double* u;                 // 1: the draw's number of the random stream
+  std::int32_t* repetition;  // n_vocab: 1 + DRY's longest repetition, 0: none
 };
 
 }  // namespace unpaced

@@ -2,11 +2,11 @@
 //
 // While a sum stays within one power of two it is an integer in units of its last place, and adding
 // a number adds an integer: the number in those units, rounded. Only if the number lies exactly
-// halfway does the sum decide, by whether it is even (round to nearest, ties to even). So what a run
-// of numbers adds to a sum depends on nothing but the sum's power of two and its last bit: the run
-// is added to an even and to an odd sum of that power of two, and what those grow by is what any
-// such sum grows by, as long as it does not leave its power of two on the way. There the numbers
-// are added one by one.
+// halfway does the sum decide, by whether it is even (round to nearest, ties to even). So what a
+// run of numbers adds to a sum depends on nothing but the sum's power of two and its last bit: the
+// run is added to an even and to an odd sum of that power of two, and what those grow by is what
+// any such sum grows by, as long as it does not leave its power of two on the way. There the
+// numbers are added one by one.
 #pragma once
 
 #include <cstdint>
@@ -80,8 +80,7 @@ UNPACED_HD SumParts<Sum> parts_of(typename Sum::Value sum) noexcept {
   __builtin_memcpy(&bits, &sum, sizeof(bits));
   constexpr int kWidth = sizeof(bits) * 8;
   constexpr auto kHidden = typename Sum::Bits{1} << (Sum::kBits - 1);
-  const auto exponent =
-      static_cast<std::int32_t>(bits << 1 >> Sum::kBits) - Sum::kBias;
+  const auto exponent = static_cast<std::int32_t>(bits << 1 >> Sum::kBits) - Sum::kBias;
   return {bits >> (kWidth - 1) != 0, exponent,
           static_cast<typename Sum::Int>((bits & (kHidden - 1)) | kHidden)};
 }
@@ -111,11 +110,12 @@ template <class Sum>
 UNPACED_HD typename Sum::Value measuring_sum(bool negative, std::int32_t exponent,
                                              bool odd) noexcept {
   constexpr auto kUnits = typename Sum::Int{Sum::kSigned ? 3 : 2} << (Sum::kBits - 2);
-  return value_of<Sum>({negative, exponent, static_cast<typename Sum::Int>(kUnits + (odd ? 1 : 0))});
+  return value_of<Sum>(
+      {negative, exponent, static_cast<typename Sum::Int>(kUnits + (odd ? 1 : 0))});
 }
 
-// Growth from `start` to `end`, by way of `least` and `greatest` in size, if all are of one sign and
-// power of two.
+// Growth from `start` to `end`, by way of `least` and `greatest` in size, if all are of one sign
+// and power of two.
 template <class Sum>
 UNPACED_HD Growth<typename Sum::Int> growth_between(typename Sum::Value start,
                                                     typename Sum::Value end,

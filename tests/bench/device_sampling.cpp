@@ -1,6 +1,6 @@
 // Times the device's sampling kernels alone: a captured graph of steps on random logits, for chains
-// that cut early and chains that see the whole vocabulary. The Gaussian row is flat, as a model with
-// random weights gives it; the peaked one has a handful of likely tokens.
+// that cut early and chains that see the whole vocabulary. The Gaussian row is flat, as a model
+// with random weights gives it; the peaked one has a handful of likely tokens.
 //
 //   cmake -DUNPACED_CUDA=ON -DUNPACED_GPU_PROGRAMS=ON ...; device_sampling_bench [vocabulary]
 #include <algorithm>
@@ -112,9 +112,7 @@ std::vector<Chain> chains() {
          r.sampling.top_k = 0, r.sampling.top_p = 1.0F, r.sampling.min_p = 0.0F;
        }},
       {"top-k 0, xtc",
-       [](RequestSpec& r) {
-         r.sampling.top_k = 0, r.sampling.xtc_probability = 1.0F;
-       }},
+       [](RequestSpec& r) { r.sampling.top_k = 0, r.sampling.xtc_probability = 1.0F; }},
       {"top-k 0, dynamic temperature",
        [](RequestSpec& r) {
          r.sampling.top_k = 0, r.sampling.top_p = 1.0F, r.sampling.min_p = 0.0F;

@@ -21,11 +21,8 @@ pytestmark = [
 
 PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
 
-PROBABILITIES = {
-    "logprobs": {"n_probs": 5},
-    "own logprob only": {"want_logprob": True},
-    "after the chain": {"n_probs": 20, "post_sampling_probs": True},
-}
+# n_probs, and whether after the chain.
+PROBABILITIES = ((5, False), (128, False), (20, True))
 CHAINS = {
     "default": SamplingParams(seed=1, ignore_eos=True),
     "greedy": SamplingParams(temperature=0, ignore_eos=True),
@@ -61,10 +58,16 @@ async def all_probabilities(loop: Loop) -> tuple[dict[str, list[object]], int]:
         prompt = await engine.tokenize("Once upon a time there was")
         found = {}
         for chain, sampling in CHAINS.items():
-            for name, options in PROBABILITIES.items():
-                request = Request(prompt=prompt, sampling=sampling, max_tokens=60, **options)
+            for n_probs, after in PROBABILITIES:
+                request = Request(
+                    prompt=prompt,
+                    sampling=sampling,
+                    max_tokens=60,
+                    n_probs=n_probs,
+                    post_sampling_probs=after,
+                )
                 events = await events_of(engine, request)
-                found[f"{chain}, {name}"] = probabilities_of(events)
+                found[f"{chain}, {n_probs}, {after}"] = probabilities_of(events)
         return found, engine.stats().n_tokens_device
 
 

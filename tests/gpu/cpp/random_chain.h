@@ -88,9 +88,9 @@ inline void turn_on(Random& random, SamplingParams& p, SamplerKind kind) {
 }
 
 constexpr SamplerKind kKinds[] = {
-    SamplerKind::kPenalties, SamplerKind::kDry,  SamplerKind::kTopNSigma,
+    SamplerKind::kPenalties, SamplerKind::kDry,      SamplerKind::kTopNSigma,
     SamplerKind::kTopK,      SamplerKind::kTypicalP, SamplerKind::kTopP,
-    SamplerKind::kMinP,      SamplerKind::kXtc,  SamplerKind::kTemperature};
+    SamplerKind::kMinP,      SamplerKind::kXtc,      SamplerKind::kTemperature};
 
 // Breakers as make_dry_breakers() would find them, of tokens that occur.
 inline DryBreakers random_breakers(Random& random, std::int32_t n_words) {
@@ -169,15 +169,15 @@ inline std::string describe(const RequestSpec& spec) {
   std::string text;
   for (std::int32_t i = 0; i < p.n_chain; ++i) text += std::string(name_of(p.chain[i])) + " ";
   char numbers[512];
-  std::snprintf(numbers, sizeof numbers,
-                "| t %g dyn %g^%g k %d p %g min %g typ %g sig %g xtc %g/%g rep %g/%g/%g last %d dry "
-                "%g^%g>%d last %d miro %d tau %g keep %d biases %zu prompt %zu probs %d%s",
-                p.temperature, p.dynatemp_range, p.dynatemp_exponent, p.top_k, p.top_p, p.min_p,
-                p.typical_p, p.top_n_sigma, p.xtc_probability, p.xtc_threshold, p.repeat_penalty,
-                p.frequency_penalty, p.presence_penalty, p.repeat_last_n, p.dry_multiplier,
-                p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, p.mirostat, p.mirostat_tau,
-                p.min_keep, spec.logit_bias.size(), spec.prompt.size(), spec.n_probs,
-                spec.post_sampling_probs ? " after" : "");
+  std::snprintf(
+      numbers, sizeof numbers,
+      "| t %g dyn %g^%g k %d p %g min %g typ %g sig %g xtc %g/%g rep %g/%g/%g last %d dry "
+      "%g^%g>%d last %d miro %d tau %g keep %d biases %zu prompt %zu probs %d%s",
+      p.temperature, p.dynatemp_range, p.dynatemp_exponent, p.top_k, p.top_p, p.min_p, p.typical_p,
+      p.top_n_sigma, p.xtc_probability, p.xtc_threshold, p.repeat_penalty, p.frequency_penalty,
+      p.presence_penalty, p.repeat_last_n, p.dry_multiplier, p.dry_base, p.dry_allowed_length,
+      p.dry_penalty_last_n, p.mirostat, p.mirostat_tau, p.min_keep, spec.logit_bias.size(),
+      spec.prompt.size(), spec.n_probs, spec.post_sampling_probs ? " after" : "");
   return text + numbers;
 }
 

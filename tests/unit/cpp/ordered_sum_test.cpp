@@ -1,5 +1,7 @@
 // Sums taken apart (sampling/ordered_sum.h) against the same sums made one addition after another,
 // and the device's logarithms and powers against libm's.
+#include "sampling/ordered_sum.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -9,7 +11,6 @@
 
 #include "check.h"
 #include "sampling/libm_f32.h"
-#include "sampling/ordered_sum.h"
 
 namespace unpaced {
 namespace {
@@ -52,8 +53,7 @@ Total in_runs(const std::vector<float>& x, double divisor) {
     SumParts<Sum> parts = parts_of<Sum>(sum);
     if (parts.exponent > Sum::kMinExponent) {
       CHECK_EQ(value_of<Sum>(parts), sum);
-      const auto start =
-          measuring_sum<Sum>(parts.negative, parts.exponent, (parts.units & 1) != 0);
+      const auto start = measuring_sum<Sum>(parts.negative, parts.exponent, (parts.units & 1) != 0);
       const auto growth = measure<Sum>(x, begin, end, divisor, start);
       if (stays<Sum>(parts.units, growth)) {
         parts.units += growth.by;
