@@ -1,9 +1,9 @@
 """How the model's file is read, and what is changed in it or added to it."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from engine_ext.model_options import LazyMode, LoadMode, RopeScaling
 from server.settings.option import Option
@@ -153,6 +153,14 @@ class LoadSettings(BaseModel):
             metavar="X",
         ),
     ] = -1.0
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> Self:
+        if self.load_mode != "auto" and (self.mmap is not None or self.mlock):
+            raise ValueError("load_mode: cannot be combined with --mmap, --no-mmap or --mlock")
+        if self.rope_scale > 0 and self.rope_freq_scale > 0:
+            raise ValueError("rope_scale: cannot be combined with --rope-freq-scale")
+        return self
 
     @field_validator("lora_scaled")
     @classmethod

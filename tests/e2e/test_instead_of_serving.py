@@ -119,3 +119,20 @@ def test_a_slot_is_not_restored_under_options_that_change_its_cells(tmp_path: Pa
         with serving(*flags, *changed) as server:
             response = server.post("/slots/0?action=restore", {"filename": "s"})
             assert response.status_code == 400, response.text
+
+
+def test_a_models_sampling_defaults_are_the_servers(tmp_path: Path) -> None:
+    from gguf import GGUFValueType
+
+    from tests.support.gguf_files import copy_with_keys
+
+    model = copy_with_keys(
+        tmp_path / "m.gguf",
+        general__sampling__temp=(GGUFValueType.FLOAT32, 0.25),
+        general__sampling__top_k=(GGUFValueType.INT32, 7),
+    )
+    with serving("-m", str(model), "-c", "64", "--top-k", "3") as server:
+        params = server.client.get("/props").json()["default_generation_settings"]["params"]
+        assert (params["temperature"], params["top_k"]) == (0.25, 3)
+        used = server.complete(prompt="x", n_predict=1)["generation_settings"]
+        assert (used["temperature"], used["top_k"]) == (0.25, 3)

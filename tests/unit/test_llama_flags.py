@@ -161,3 +161,34 @@ def test_the_page_of_flags_is_up_to_date() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--load-mode", "dio", "--mlock"], ["--rope-scale", "2", "--rope-freq-scale", "0.5"]],
+)
+def test_two_flags_that_say_different_things_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(SettingsError, match=f"{arguments[0]}: cannot be combined with"):
+        read_settings(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cores"),
+    [
+        (["-C", "0x5"], {0, 2}),
+        (["-C", "f0"], {4, 5, 6, 7}),
+        (["-Cr", "1-3"], {1, 2, 3}),
+        (["-Cr", "-1", "-C", "8"], {0, 1, 3}),
+        ([], set()),
+    ],
+)
+def test_cores_of_masks_and_ranges(arguments: list[str], cores: set[int]) -> None:
+    assert read_settings(arguments).allowed_cores() == cores
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-C", "xyz"], ["-Cr", "3"], ["-Cr", "3-1"], ["-Cr", "0-600"]]
+)
+def test_what_names_no_cores_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(SettingsError, match=r"--cpu-(mask|range): must be"):
+        read_settings(arguments)
