@@ -73,7 +73,7 @@ struct TokenMask::Channel {
   const std::unique_ptr<TokenMatcher> matcher;
   const TokenMaskLimits limits;
   std::uint32_t worker_step = 0;
-  bool is_eager = true;
+  std::chrono::nanoseconds usual_cost{0};  // of a mask
 
   // Written by the worker before it sets mask_step to a step, read by the drawing thread from then
   // until it accepts that step's token.
@@ -113,7 +113,7 @@ struct TokenMask::Channel {
     if (step_of(last) != worker_step) {
       worker_step = step_of(last);
       matcher->accept(token_of(last));
-      if (is_eager) {
+      if (usual_cost <= limits.eager_for) {
         compute_mask();
       } else if (std::string why = matcher->failure(); !why.empty()) {
         fail(std::move(why));
@@ -135,6 +135,7 @@ struct TokenMask::Channel {
 
   void answer(std::uint64_t question) {
     n_checks.fetch_add(1, std::memory_order_relaxed);
+    usual_cost -= usual_cost / 64;  // so that some fifty tokens later a mask is tried again
     if (!matcher->allows(token_of(question))) return compute_mask();
     if (std::string why = matcher->failure(); !why.empty()) return fail(std::move(why));
     // release: pairs with check().
@@ -147,7 +148,8 @@ struct TokenMask::Channel {
     matcher->fill(words);
     const auto taken = Clock::now() - begin;
     if (std::string why = matcher->failure(); !why.empty()) return fail(std::move(why));
-    is_eager = taken <= limits.eager_for;
+    // Smoothed: the first mask of a state also builds the state's automaton.
+    usual_cost = (3 * usual_cost + taken) / 4;
     n_masks.fetch_add(1, std::memory_order_relaxed);
     mask_ns.fetch_add(static_cast<std::uint64_t>(std::chrono::nanoseconds(taken).count()),
                       std::memory_order_relaxed);

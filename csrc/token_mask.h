@@ -37,7 +37,7 @@
 namespace unpaced {
 
 struct TokenMaskLimits {
-  // A grammar whose last mask took longer is asked about single tokens.
+  // A grammar whose masks usually take longer is asked about single tokens.
   std::chrono::microseconds eager_for{300};
   // The drawing thread waits for an answer no longer than this: then the request fails.
   std::chrono::milliseconds answer_within{2000};
