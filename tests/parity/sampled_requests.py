@@ -1,7 +1,7 @@
 """Seeded random completion requests: every sampler alone, mixed chains, and what goes with them."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 PROMPTS: Final = (
@@ -95,10 +95,10 @@ def _chain(r: random.Random) -> Fields:
     return fields
 
 
-def _around(r: random.Random, n_vocab: int, eos: int) -> Fields:
+def _around(r: random.Random, n_vocab: int, eos: int, prompts: Sequence[str]) -> Fields:
     """Prompt, lengths, stops, biases, probabilities: what goes with any chain."""
     fields: Fields = {
-        "prompt": r.choice(PROMPTS),
+        "prompt": r.choice(prompts),
         "n_predict": r.choice((1, 8, 16, 24, 40)),
         "seed": r.randrange(2**32 - 1),
         "return_tokens": True,
@@ -124,7 +124,9 @@ def _around(r: random.Random, n_vocab: int, eos: int) -> Fields:
     return fields
 
 
-def make_requests(n: int, n_vocab: int, eos: int, seed: int) -> list[tuple[str, Fields]]:
+def make_requests(
+    n: int, n_vocab: int, eos: int, seed: int, *, prompts: Sequence[str] = PROMPTS
+) -> list[tuple[str, Fields]]:
     """`n` requests with the name of their kind: greedy, one sampler, one in the usual chain, mixed.
 
     A fifth is greedy; `eos` is an end-of-generation token.
@@ -145,5 +147,5 @@ def make_requests(n: int, n_vocab: int, eos: int, seed: int) -> list[tuple[str, 
             kind, fields = f"{name} in the default chain", SAMPLERS[name](r)
         else:
             kind, fields = "mixed chain", _chain(r)
-        requests.append((kind, _around(r, n_vocab, eos) | fields))
+        requests.append((kind, _around(r, n_vocab, eos, prompts) | fields))
     return requests
