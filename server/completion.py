@@ -56,6 +56,8 @@ async def make_completion(
     out in the answer.
     """
     state.admission.check_room()
+    if body.verbose is None and state.settings.verbose:
+        body = body.model_copy(update={"verbose": True})
     engine = state.engine
     biases = await read_logit_bias(engine, body.logit_bias)
     sampling = body.to_sampling_params(state.settings.sampling_defaults(), biases)

@@ -260,6 +260,34 @@ async def test_what_a_request_does_not_say_is_the_servers_default() -> None:
     assert request.json["generation_settings"]["stop"] == ["END"]
 
 
+async def test_verbose_is_the_servers_default_too() -> None:
+    engine = FakeEngine()
+    engine.answer = b"ok"
+    app = make_app(engine, verbose=True)
+    assert "__verbose" in (await complete(app, {"prompt": "a"})).json
+    assert "__verbose" not in (await complete(app, {"prompt": "a", "verbose": False})).json
+
+
+async def test_a_request_that_names_minus_one_takes_the_servers_limit_and_shows_minus_one() -> None:
+    engine = FakeEngine()
+    engine.answer = b"ok"
+    app = make_app(engine, n_predict=9)
+    request = await complete(app, {"prompt": "a", "n_predict": -1}, "/completion")
+    assert engine.sequences[0].request.max_tokens == 9
+    assert request.json["generation_settings"]["n_predict"] == -1
+
+
+@pytest.mark.parametrize("name", ["none", "auto", "deepseek", "deepseek-legacy"])
+async def test_a_reasoning_format_is_checked_and_shown(name: str) -> None:
+    engine = FakeEngine()
+    engine.answer = b"ok"
+    app = make_app(engine)
+    request = await complete(app, {"prompt": "a", "reasoning_format": name}, "/completion")
+    assert request.json["generation_settings"]["reasoning_format"] == name
+    refused = await complete(app, {"prompt": "a", "reasoning_format": f"{name}!"}, "/completion")
+    assert refused.status == 400
+
+
 async def test_zero_tokens_are_one_as_in_llama_server() -> None:
     engine = FakeEngine()
     engine.answer = b"o"
