@@ -45,8 +45,8 @@ class Model {
   [[nodiscard]] std::int32_t n_vocab() const noexcept { return n_vocab_; }
   // Cells of one slot: what its sequence may hold, never more than the model was trained for.
   [[nodiscard]] std::int32_t n_ctx_slot() const noexcept { return n_ctx_slot_; }
-  // Same for two loads of one model with the same type of KV cache, different else: a hash of the
-  // model's metadata, sizes and types.
+  // Same for two loads of one model with the same KV types, positions and adapters, different else:
+  // a hash of the model's metadata and of these.
   [[nodiscard]] std::uint64_t identity() const noexcept { return identity_; }
   // True if a full slot makes room instead of ending its request.
   [[nodiscard]] bool shifts_context() const noexcept { return shifts_context_; }

@@ -5,12 +5,15 @@ Each request is `--prompt` token ids of which all but the last `--tail` are thos
 before, streams, and asks for one token; the time is from the request's first byte sent to the first
 event read, on a new connection. Both servers run at once on the same libraries with the same
 threads and one slot, and are asked in turn, ABBA, while the other one idles. `cached` is what each
-says it reused. One request to each comes before that to fill the slot; it is not counted.
+says it reused. One request to each comes before that to fill the slot; it is not counted. `CPU` is
+what all threads of a server used for a request: with one ggml thread it is what the time would be
+on a machine that does nothing else.
 """
 
 import argparse
 import contextlib
 import json
+import os
 import random
 import statistics
 import sys
@@ -78,12 +81,17 @@ def run_model(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
         }
         for server in servers.values():
             measure(server, prompts.body(0))
+        cpu_before = {name: sum(s.thread_cpu_s().values()) for name, s in servers.items()}
         for i in range(1, arguments.repeats + 1):
             for name in list(servers) if i % 2 else list(servers)[::-1]:
                 time.sleep(arguments.pause)
                 first_ms, n_cached = measure(servers[name], prompts.body(i))
                 times[name].append(first_ms)
                 cached[name].add(n_cached)
+        cpu_ms = {
+            name: (sum(s.thread_cpu_s().values()) - cpu_before[name]) / arguments.repeats * 1e3
+            for name, s in servers.items()
+        }
     medians = {name: statistics.median(values) for name, values in times.items()}
     return {
         "model": model.name,
@@ -93,6 +101,7 @@ def run_model(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
         "min_ms": {name: min(values) for name, values in times.items()},
         "p90_ms": {name: statistics.quantiles(v, n=10)[-1] for name, v in times.items()},
         "unpaced_by_llama_server": medians["unpaced"] / medians["llama_server"],
+        "cpu_ms": cpu_ms,
         "times_ms": times,
     }
 
@@ -108,11 +117,12 @@ def markdown(report: dict[str, Any]) -> str:
         "",
         f"    {report['command']}",
         "",
-        f"Hardware: {report['hardware']}",
+        f"Hardware: {report['hardware']}. Processes that wanted to run meanwhile: "
+        f"{report['load']:.0f}.",
         "",
         "| model | threads | cached (peer) | unpaced median | llama-server median "
-        "| ÷ llama-server | min (peer) | p90 (peer) |",
-        "|---|---|---|---|---|---|---|---|",
+        "| ÷ llama-server | min (peer) | p90 (peer) | CPU (peer) |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in report["results"]:
         cached = {name: ", ".join(map(str, counts)) for name, counts in row["cached"].items()}
@@ -122,7 +132,8 @@ def markdown(report: dict[str, Any]) -> str:
             f"| {row['median_ms'][ours]:.2f} | {row['median_ms'][peer]:.2f} "
             f"| {row['unpaced_by_llama_server']:.3f} "
             f"| {row['min_ms'][ours]:.2f} ({row['min_ms'][peer]:.2f}) "
-            f"| {row['p90_ms'][ours]:.2f} ({row['p90_ms'][peer]:.2f}) |"
+            f"| {row['p90_ms'][ours]:.2f} ({row['p90_ms'][peer]:.2f}) "
+            f"| {row['cpu_ms'][ours]:.2f} ({row['cpu_ms'][peer]:.2f}) |"
         )
     return "\n".join(lines) + "\n"
 
@@ -142,13 +153,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for prefix.json and prefix.md")
     arguments = parser.parse_args()
     words = ["PEER" if w == str(arguments.peer) else Path(w).name for w in sys.argv[1:]]
-    report = {
+    report: dict[str, Any] = {
         "command": "python -m tests.bench.bench_prefix " + " ".join(words),
         "hardware": describe_hardware(),
         "n_prompt": arguments.prompt,
         "n_tail": arguments.tail,
         "results": [run_model(arguments, model) for model in arguments.model],
     }
+    report["load"] = os.getloadavg()[0]
     text = markdown(report)
     print(text)
     if arguments.out is not None:

@@ -127,7 +127,8 @@ def test_moved_chunks_are_reused_when_asked(server: Server) -> None:
 
 
 def test_prompts_go_to_host_memory_and_come_back() -> None:
-    with serving("-t", "1", "-tb", "1", "-c", "1024", "-v") as server:
+    # Flash attention's sums depend on where the cells lie, and they move.
+    with serving("-t", "1", "-tb", "1", "-c", "1024", "-fa", "off", "-v") as server:
         props = server.client.get("/props").json()
         assert props["total_slots"] == 4
         assert props["default_generation_settings"]["n_ctx"] == 1024
