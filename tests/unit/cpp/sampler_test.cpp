@@ -169,6 +169,48 @@ TEST(a_new_generation_does_not_see_the_one_before) {
   }
 }
 
+TEST(a_mask_is_a_row_with_the_others_banned) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  std::mt19937 rng(5);
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    SamplingParams params;
+    params.seed = seed;
+    if (seed % 4 == 1) params.top_k = 0;
+    if (seed % 4 == 2) params.mirostat = 2;
+    if (seed % 4 == 3) params.n_chain = 0;
+    Sampler masked(kVocab, kContext);
+    Sampler banned(kVocab, kContext);
+    masked.reset(params, {}, nullptr, {});
+    banned.reset(params, {}, nullptr, {});
+    for (int draw = 0; draw < 5; ++draw) {
+      std::vector<float> logits = random_logits(100 * seed + static_cast<std::uint32_t>(draw));
+      std::vector<std::uint32_t> words((kVocab + 31) / 32, 0);
+      for (std::int32_t token = 0; token < kVocab; ++token) {
+        if (rng() % (seed < 20 ? 2 : 200) == 0) {
+          words[static_cast<std::size_t>(token / 32)] |= 1U << (token % 32);
+        }
+      }
+      const SampleResult a = masked.sample(logits.data(), words);
+      for (std::int32_t token = 0; token < kVocab; ++token) {
+        const bool may = (words[static_cast<std::size_t>(token / 32)] >> (token % 32) & 1U) != 0;
+        if (!may) logits[static_cast<std::size_t>(token)] = -kInf;
+      }
+      const SampleResult b = banned.sample(logits.data());
+      CHECK(a.status == b.status);
+      CHECK_EQ(a.token, b.token);
+      const auto token = static_cast<std::uint32_t>(a.token);
+      CHECK((words[token / 32] >> (token % 32) & 1U) != 0);
+    }
+  }
+}
+
+TEST(an_empty_mask_leaves_no_token) {
+  Sampler sampler(kVocab, kContext);
+  sampler.reset(SamplingParams{}, {}, nullptr, {});
+  const std::vector<std::uint32_t> words((kVocab + 31) / 32, 0);
+  CHECK(sampler.sample(random_logits(1).data(), words).status == SampleStatus::kNonFinite);
+}
+
 }  // namespace
 }  // namespace unpaced
 
