@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from server.chat import harmony
 from server.chat.delta import ChatDelta, ToolCallDelta
 from server.chat.json_reader import NotJson
 from server.chat.text_source import EndOfText, Reading, TextSource, n_held
@@ -19,6 +20,7 @@ class AnswerSyntax:
 
     `reasoning`: the tags around the model's thoughts. `opens_reasoning`: the prompt ends within
     them. `tools` and `syntax`: the functions that may be called, and how; `max_calls` 0: no limit.
+    `harmony`: the answer has gpt-oss's channels.
     """
 
     reasoning: tuple[str, str] | None = None
@@ -27,10 +29,13 @@ class AnswerSyntax:
     syntax: ToolSyntax | None = None
     tools: tuple[Tool, ...] = ()
     max_calls: int = 0
+    harmony: bool = False
 
     @property
     def marks(self) -> tuple[str, ...]:
         """The texts that must stay visible although they are special tokens."""
+        if self.harmony:
+            return harmony.MARKS
         tags = self.reasoning or ()
         return tags if self.syntax is None else tags + self.syntax.marks
 
@@ -66,7 +71,7 @@ class ChatParser:
         self._deltas: list[ChatDelta] = []
         self._source = TextSource()
         self._reader: CallReader | None = None
-        if syntax.syntax is not None:
+        if syntax.syntax is not None and not syntax.harmony:
             self._reader = call_reader(syntax.syntax, syntax.tools, self._source, self)
         self._reading: Reading[None] = self._read()
         self._is_plain = False
@@ -126,6 +131,16 @@ class ChatParser:
             delta = ToolCallDelta(len(self._calls) - 1, arguments=text)
             self._deltas.append(ChatDelta(tool_calls=(delta,)))
 
+    def add_content(self, text: str) -> None:
+        """More of the content."""
+        if text:
+            self._content.append(text)
+            self._deltas.append(ChatDelta(content=text))
+
+    def add_thought(self, text: str) -> None:
+        """More of the thoughts."""
+        self._add_reasoning(text, self._syntax.reasoning_format == "deepseek-legacy")
+
     # -- reading ----------------------------------------------------------------------------------
 
     def _advance(self) -> None:
@@ -136,9 +151,15 @@ class ChatParser:
         return deltas if len(deltas) < 2 else _merged(deltas)
 
     def _read(self) -> Reading[None]:
+        if self._syntax.harmony and self._syntax.reasoning_format != "none":
+            names = frozenset(tool.name for tool in self._syntax.tools)
+            yield from harmony.HarmonyReader(self._source, self, names).read(
+                in_thought=self._syntax.opens_reasoning
+            )
+            return
         yield from self._read_reasoning()
         if self._reader is None:
-            self._add_content(self._source.take(len(self._source.rest)))
+            self.add_content(self._source.take(len(self._source.rest)))
             self._is_plain = True
             return
         if self._reader.trigger:
@@ -146,7 +167,7 @@ class ChatParser:
         else:
             yield from self._read_bare(self._reader)
         while True:
-            self._add_content(self._source.take(len(self._source.rest)))
+            self.add_content(self._source.take(len(self._source.rest)))
             self._source.forget()
             if not (yield from self._source.wait()):
                 return
@@ -158,7 +179,7 @@ class ChatParser:
         start, end = syntax.reasoning
         if syntax.reasoning_format == "none":
             if syntax.opens_reasoning:
-                self._add_content(start)
+                self.add_content(start)
             return
         if not syntax.opens_reasoning:
             at = source.at
@@ -167,14 +188,14 @@ class ChatParser:
                 return
         keeps_tags = syntax.reasoning_format == "deepseek-legacy"
         if keeps_tags:
-            self._add_content(start)
+            self.add_content(start)
         yield from source.skip_space()
         ended = yield from self._copy_until(end, lambda text: self._add_reasoning(text, keeps_tags))
         if not ended:
             return
         source.take(len(end))
         if keeps_tags:
-            self._add_content(end)
+            self.add_content(end)
         else:
             yield from source.skip_space()
         source.forget()
@@ -202,7 +223,7 @@ class ChatParser:
     def _read_mixed(self, reader: CallReader) -> Reading[None]:
         """Content, and calls that begin with a mark."""
         source, mark = self._source, reader.trigger
-        while (yield from self._copy_until(mark, self._add_content)):
+        while (yield from self._copy_until(mark, self.add_content)):
             # `_copy_until` dropped the whitespace before the mark, which only a call may cost.
             space = self._dropped_space()
             at = source.at
@@ -212,7 +233,7 @@ class ChatParser:
             except (NotJson, EndOfText):
                 if len(self._calls) == n_calls:
                     source.at = at
-                    self._add_content(space + source.take(len(mark)))
+                    self.add_content(space + source.take(len(mark)))
                 source.forget()
                 continue
             source.forget()
@@ -237,17 +258,12 @@ class ChatParser:
         text = self._source.since(0)
         return text[len(text.rstrip()) :]
 
-    def _add_content(self, text: str) -> None:
-        if text:
-            self._content.append(text)
-            self._deltas.append(ChatDelta(content=text))
-
     def _add_reasoning(self, text: str, keeps_tags: bool) -> None:
         if text:
             self._reasoning.append(text)
             self._deltas.append(ChatDelta(reasoning=text))
             if keeps_tags:
-                self._add_content(text)
+                self.add_content(text)
 
 
 def _merged(deltas: list[ChatDelta]) -> list[ChatDelta]:

@@ -5,6 +5,7 @@ import string
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from server.chat.harmony import CALL, is_harmony
 from server.chat.messages import read_messages
 from server.chat.options import ChatOptions, read_options
 from server.chat.parser import AnswerSyntax, ChatParser
@@ -76,6 +77,15 @@ def _answer_syntax(
     tags = facts.reasoning
     parallel = facts.can("parallel_tool_calls") if offer.parallel is None else offer.parallel
     is_content = options.continuation == "content"
+    if is_harmony(facts.source) and not is_content:
+        return AnswerSyntax(
+            opens_reasoning=prompt.opens_reasoning,
+            reasoning_format=options.reasoning_format,
+            syntax=CALL if offer.is_open else None,
+            tools=offer.only if offer.is_open else (),
+            max_calls=1,
+            harmony=True,
+        )
     return AnswerSyntax(
         reasoning=None if tags is None or is_content else (tags.start, tags.end),
         opens_reasoning=prompt.opens_reasoning,

@@ -182,6 +182,54 @@ ANSWERS = [
 ]  # fmt: skip
 
 
+HARMONY = AnswerSyntax(tools=TOOLS, harmony=True)
+CALLS = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+HARMONIES = [
+    ("plain", "plain", "", []),
+    ("<|channel|>final<|message|>Hi <there>", "Hi <there>", "", []),
+    (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+        "Yes.",
+        "hm",
+        [],
+    ),
+    (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+        "<|channel|>commentary<|message|>Let me see.<|end|><|start|>assistant"
+        f'{CALLS}{{"city": "Paris", "days": 2}}',
+        "Let me see.",
+        "hm",
+        [PARIS],
+    ),
+    (
+        "<|start|>assistant to=functions.noop<|channel|>commentary json<|message|>{}",
+        "",
+        "",
+        [("noop", {})],
+    ),
+    ("<|channel|>analysis", "<|channel|>analysis", "", []),
+]
+
+
+def test_a_thought_that_the_client_began_goes_on() -> None:
+    syntax = AnswerSyntax(harmony=True, opens_reasoning=True)
+    text = "more<|end|><|start|>assistant<|channel|>final<|message|>Yes."
+    message, _ = parse([text], syntax)
+    assert (message["reasoning_content"], message["content"]) == ("more", "Yes.")
+
+
+@pytest.mark.parametrize(("text", "content", "reasoning", "calls"), HARMONIES)
+def test_channels_are_taken_apart(
+    text: str, content: str, reasoning: str, calls: list[Any]
+) -> None:
+    message, deltas = parse([text], HARMONY)
+    assert message["content"] == content
+    assert message.get("reasoning_content", "") == reasoning
+    assert calls_of(message) == calls
+    assert joined(deltas) == message
+    assert parse(list(text), HARMONY)[0] == message
+
+
 def with_tools(syntax: AnswerSyntax) -> AnswerSyntax:
     return AnswerSyntax(
         syntax.reasoning,
@@ -263,6 +311,7 @@ def test_one_call_where_only_one_is_allowed() -> None:
 
 
 SYNTAXES = [
+    HARMONY,
     AnswerSyntax(),
     AnswerSyntax(THINK),
     AnswerSyntax(THINK, opens_reasoning=True),
@@ -272,6 +321,7 @@ SYNTAXES = [
 FRAGMENTS = [
     "<think>", "</think>", "<tool_call>", "</tool_call>", "\n", " ", "{", "}", "[", "]", ",", ";",
     '"name"', '"arguments"', '"parameters"', ": ", '"get_weather"', '"noop"', "{}", "text", "<",
+    "<|channel|>", "<|message|>", "<|start|>", "<|end|>", "analysis", "to=functions.noop",
     "[TOOL_CALLS]", "<|calls|>", "<|call|>function<|sep|>", "noop", "```json", "```<|end|>",
     "<function=", ">", "<parameter=", "city", "</parameter>", "</function>", "12", "tru", "\\", '"',
     CALL, '{"name": "noop", "parameters": {"a": [1, {"b": "c\\n"}]}}',

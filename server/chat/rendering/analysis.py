@@ -55,6 +55,8 @@ def _reasoning(template: CompiledTemplate) -> dict[str, str] | None:
         opening = before[before.rindex(start) :]
     if found and "C0NTENT" in after and end in after:
         closing = after[: after.index("C0NTENT")]
+    if start == "<|channel|>analysis<|message|>":  # the answer is a message of its own
+        closing = f"{end}<|start|>assistant<|channel|>final<|message|>"
     return {"start": start, "end": end, "opening": opening, "closing": closing}
 
 
