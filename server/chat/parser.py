@@ -20,7 +20,8 @@ class AnswerSyntax:
 
     `reasoning`: the tags around the model's thoughts. `opens_reasoning`: the prompt ends within
     them. `tools` and `syntax`: the functions that may be called, and how; `max_calls` 0: no limit.
-    `harmony`: the answer has gpt-oss's channels.
+    `harmony`: the answer has gpt-oss's channels. `..._so_far`: the message's beginning, which the
+    prompt holds; it comes with the first delta.
     """
 
     reasoning: tuple[str, str] | None = None
@@ -30,6 +31,8 @@ class AnswerSyntax:
     tools: tuple[Tool, ...] = ()
     max_calls: int = 0
     harmony: bool = False
+    content_so_far: str = ""
+    reasoning_so_far: str = ""
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -75,6 +78,8 @@ class ChatParser:
             self._reader = call_reader(syntax.syntax, syntax.tools, self._source, self)
         self._reading: Reading[None] = self._read()
         self._is_plain = False
+        self._add_reasoning(syntax.reasoning_so_far, False)
+        self.add_content(syntax.content_so_far)
         self._advance()
 
     @property
@@ -87,6 +92,9 @@ class ChatParser:
         if not text:
             return []
         if self._is_plain:
+            if self._deltas:  # what the prompt holds
+                self.add_content(text)
+                return self._take_deltas()
             self._content.append(text)
             return [ChatDelta(content=text)]
         self._source.push(text)
@@ -178,8 +186,6 @@ class ChatParser:
             return
         start, end = syntax.reasoning
         if syntax.reasoning_format == "none":
-            if syntax.opens_reasoning:
-                self.add_content(start)
             return
         if not syntax.opens_reasoning:
             at = source.at

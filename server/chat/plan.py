@@ -28,16 +28,12 @@ _ALPHABET: Final = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class ChatPlan:
-    """A chat request, ready to run. `body` holds the rendered prompt and all native fields.
-
-    `prefix` is the part of the answer that the client wrote and wants to have back.
-    """
+    """A chat request, ready to run. `body` holds the rendered prompt and all native fields."""
 
     prompt: str
     body: CompletionBody
     syntax: AnswerSyntax
     grammar: GrammarSpec | None = None
-    prefix: str = ""
 
     def new_parser(self) -> ChatParser:
         """A parser for one choice's text."""
@@ -56,12 +52,15 @@ async def prepare_chat(state: "ServerState", body: dict[str, Any]) -> ChatPlan:
     prompt = await render_prompt(templates, facts, model, messages, offer, options)
     native = parse_completion(_native_body(body, prompt.text, offer))
     syntax = _answer_syntax(state, facts, offer, options, prompt)
+    if options.echo:
+        syntax = replace(syntax, content_so_far=prompt.content, reasoning_so_far=prompt.reasoning)
+    elif prompt.opening and options.reasoning_format == "none":
+        syntax = replace(syntax, content_so_far=prompt.opening)
     return ChatPlan(
         prompt=prompt.text,
         body=native,
         syntax=syntax,
         grammar=await _grammar(state, native, syntax, offer, options.reasoning_budget),
-        prefix=prompt.prefill if options.echo else "",
     )
 
 

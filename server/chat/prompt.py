@@ -26,12 +26,14 @@ Messages = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """`opens_reasoning`: the text ends within the model's thoughts. `prefill`: the part of the
-    answer that the text holds already, of content or of thoughts."""
+    """`opens_reasoning`: the text ends within the model's thoughts, which `opening` begins.
+    `content` and `reasoning`: the parts of the answer that the client wrote and the text holds."""
 
     text: str
     opens_reasoning: bool = False
-    prefill: str = ""
+    opening: str = ""
+    content: str = ""
+    reasoning: str = ""
 
 
 async def render_prompt(
@@ -51,17 +53,18 @@ async def render_prompt(
     if options.add_generation_prompt:
         context["add_generation_prompt"] = True
     text = await templates.render(facts, context)
-    prefill = ""
     if last is not None:
         longer = await templates.render(facts, context | {"add_generation_prompt": True})
         start = longer[len(common_prefix(text, longer)) :]
-        prefill = _text_of(last["content"])
         text += _continue(start, last, facts, options)
     text = _without_specials(text, model)
-    if options.continuation == "reasoning":
-        return ChatPrompt(text, True, last["reasoning_content"] if last else "")
-    opens = facts.reasoning is not None and text.rstrip().endswith(facts.reasoning.start)
-    return ChatPrompt(text, opens and last is None, prefill)
+    if last is not None:
+        goes_on = options.continuation == "reasoning" and facts.reasoning is not None
+        content = "" if goes_on else _text_of(last["content"], "\n\n")
+        return ChatPrompt(text, goes_on, "", content, last.get("reasoning_content", ""))
+    if facts.reasoning is not None and text.rstrip().endswith(facts.reasoning.start):
+        return ChatPrompt(text, True, text[text.rindex(facts.reasoning.start) :])
+    return ChatPrompt(text)
 
 
 def _context(

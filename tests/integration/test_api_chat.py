@@ -57,6 +57,8 @@ def test_the_answer_goes_on_where_the_client_began_it(server: Server) -> None:
     assert body["prompt"].endswith("Once upon")
     answer = chat(server, messages=began, max_tokens=4, temperature=0)
     assert answer["choices"][0]["message"]["content"].startswith(" a time")
+    answer = chat(server, messages=began, max_tokens=4, temperature=0, echo=True)
+    assert answer["choices"][0]["message"]["content"].startswith("Once upon a time")
 
 
 @pytest.mark.parametrize("choice", ["required", NAMED])

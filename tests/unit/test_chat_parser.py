@@ -256,6 +256,19 @@ def test_an_answer_is_read(
     assert joined(deltas) == message
 
 
+def test_what_the_prompt_holds_comes_first() -> None:
+    syntax = AnswerSyntax(content_so_far="Once", reasoning_so_far="hm")
+    message, deltas = parse([" upon", " a time"], syntax)
+    assert message == {
+        "role": "assistant",
+        "content": "Once upon a time",
+        "reasoning_content": "hm",
+    }
+    assert [delta.content for delta in deltas] == ["", "Once upon", " a time"]
+    message, deltas = parse([], AnswerSyntax(content_so_far="Once"))
+    assert (message["content"], len(deltas)) == ("Once", 1)
+
+
 def test_arguments_are_streamed() -> None:
     text = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
     syntax = AnswerSyntax(None, syntax=HERMES, tools=TOOLS)
