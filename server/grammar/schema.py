@@ -10,6 +10,32 @@ MAX_NESTING: Final = 100
 # temperature would otherwise write blanks until its tokens run out.
 _WHITESPACE: Final = r"( |\n{1,2}[ \t]{0,20})"
 _OPTIONS: Final = "x-guidance"
+# JSON Schema 2020-12, validation, section 7.3. A format that is none of them says nothing about a
+# value ("password", "int32"); one that is, and that llguidance does not know, is refused by it.
+_FORMATS: Final = frozenset(
+    (
+        "date-time",
+        "date",
+        "time",
+        "duration",
+        "email",
+        "idn-email",
+        "hostname",
+        "idn-hostname",
+        "ipv4",
+        "ipv6",
+        "uri",
+        "uri-reference",
+        "iri",
+        "iri-reference",
+        "uuid",
+        "uri-template",
+        "json-pointer",
+        "relative-json-pointer",
+        "regex",
+    )
+)
+_SCHEMA_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions")
 
 
 class SchemaError(ValueError):
@@ -36,7 +62,29 @@ def for_llguidance(text: str) -> str:
     if options.get("lenient"):
         raise SchemaError(f"{_OPTIONS}.lenient would ignore parts of the schema")
     merged = {"whitespace_pattern": _WHITESPACE} | options
-    return orjson.dumps(schema | {_OPTIONS: merged}).decode()
+    return orjson.dumps(_without_annotations(schema) | {_OPTIONS: merged}).decode()
+
+
+def _without_annotations(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without formats of other dialects. Values (`const`, `enum`) are left alone."""
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "format" and isinstance(value, str) and value not in _FORMATS:
+            continue
+        if key in _SCHEMA_MAPS and isinstance(value, dict):
+            kept[key] = {name: _each_schema(child) for name, child in value.items()}
+        elif key in ("items", "additionalProperties", "anyOf", "oneOf", "allOf", "prefixItems"):
+            kept[key] = _each_schema(value)
+        else:
+            kept[key] = value
+    return kept
+
+
+def _each_schema(value: Any) -> Any:
+    """A schema, or a list of them."""
+    if isinstance(value, list):
+        return [_each_schema(item) for item in value]
+    return _without_annotations(value) if isinstance(value, dict) else value
 
 
 def _nesting(value: Any) -> int:
