@@ -37,7 +37,7 @@ class Renderer:
         self._sources: dict[str, str] = {}
 
     async def start(self) -> None:
-        """Have the process ready. Raises: OSError."""
+        """Have the process ready. Raises: TemplateError."""
         await self._run(self._ensure)
 
     async def compile(self, name: str, source: str) -> None:
@@ -84,7 +84,10 @@ class Renderer:
 
     def _spawn(self) -> None:
         self._end()
-        self._process = process = _start()
+        try:
+            self._process = process = _start()
+        except OSError as error:
+            raise TemplateError(f"no process for templates can be started: {error}") from None
         self._finalizer = weakref.finalize(self, _stop, process)
 
     def _exchange(self, request: dict[str, Any]) -> Any:

@@ -80,7 +80,10 @@ class ChatTemplates:
     async def start(self) -> None:
         """Start the template process ahead of time; it costs a tenth of a second."""
         if self._settings.jinja:
-            await self._renderer.start()
+            try:
+                await self._renderer.start()
+            except TemplateError as error:  # tried again with the first request
+                structlog.get_logger().warning("chat template", fault=str(error))
 
     async def load(self, model: "ModelInfo") -> None:
         """Compile and analyse the templates, once. A template that is broken fails its requests."""

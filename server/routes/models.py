@@ -109,6 +109,8 @@ async def props(request: Request) -> Response:
         "cors_proxy_enabled": False,
         "unpaced": _engine_facts(state),
     }
+    if tool_use is not None:
+        body["chat_template_tool_use"] = tool_use.source
     return Response(orjson.dumps(body), media_type=JSON_TYPE)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,19 @@ async def test_a_bad_field_is_named(body: dict[str, Any], param: str) -> None:
     app = make_app(FakeEngine())
     request = await post(app, "/v1/chat/completions", HELLO | body).done()
     assert (request.status, request.json["error"]["param"]) == (400, param)
+
+
+async def test_a_second_template_is_for_requests_with_tools() -> None:
+    engine = FakeEngine()
+    engine.model = replace(
+        engine.model, chat_template="plain", chat_template_tool_use="{{ tools[0].function.name }}"
+    )
+    app = make_app(engine)
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    assert (await post(app, "/apply-template", HELLO).done()).json == {"prompt": "plain"}
+    request = await post(app, "/apply-template", HELLO | {"tools": tools}).done()
+    assert request.json == {"prompt": "f"}
+    props = (await get(app, "/props").done()).json
+    assert props["chat_template"] == "plain"
+    assert props["chat_template_tool_use"] == "{{ tools[0].function.name }}"
+    app.state.server.chat.close()
