@@ -93,6 +93,7 @@ class ServerProcess:
             url=", ".join(urls),
             model=str(self._settings.model),
         )
+        self._tell_prompt_cache()
         loaded: asyncio.Task[None] = self._app.state.loaded
         while not loaded.done():
             await asyncio.wait([loaded], timeout=_PROGRESS_S)
@@ -107,7 +108,6 @@ class ServerProcess:
             return
         model, placement = self._engine.model, self._engine.placement
         decode_loop = self._engine.decode_loop
-        self._tell_prompt_cache()
         has_cuda = "cuda" in read_build_info().profile
         if self._settings.gpu_layers > 0 and not has_cuda:
             self._log.warning("--gpu-layers has no effect: this build has no GPU support")
