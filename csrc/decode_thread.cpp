@@ -197,6 +197,7 @@ void DecodeThread::begin(const SlotChoice& choice, RequestSpec* spec) noexcept {
   counters_.n_requests_started.add(1);
   try {
     const Takeover takeover = keeper_.make_way(*stepper_, slots_, choice, *spec);
+    slot.is_throwaway = !spec->cache_prompt;
     const std::int32_t n_cached = stepper_->begin(slot);
     counters_.n_tokens_cached.add(static_cast<std::uint64_t>(n_cached));
     publisher_.started(slot, n_cached, takeover);

@@ -7,7 +7,7 @@
 namespace unpaced {
 
 bool SlotKeeper::keep(Stepper& stepper, const Slot& slot) {
-  if (slot.cells.empty()) return false;
+  if (slot.cells.empty() || slot.is_throwaway) return false;
   const std::size_t n_bytes = stepper.state_bytes(slot);
   if (!cache_.wants(slot.cells, n_bytes)) return false;
   cache_.make_room(slot.cells, n_bytes);
@@ -62,6 +62,7 @@ void SlotKeeper::act(Stepper& stepper, Slot& slot, SlotAction& action) {
     case SlotActionKind::kRestore:
       action.succeeded = stepper.restore_state(slot, action.state);
       if (!action.succeeded) stepper.forget(slot);
+      slot.is_throwaway = false;
       break;
     case SlotActionKind::kErase:
       action.n_tokens = slot.n_cells();

@@ -132,9 +132,9 @@ TEST(logarithms_and_powers_are_libms) {
   }
   std::mt19937 random(3);
   for (int i = 0; i < 300000; ++i) {
-    const float x = i % 2 == 0 ? libm_f32::float_of(random())
+    const float x = i % 2 == 0 ? libm_f32::float_of(static_cast<std::uint32_t>(random()))
                                : static_cast<float>(random() % 100000U) / 1000.0F;
-    const float y = i % 3 == 0 ? libm_f32::float_of(random())
+    const float y = i % 3 == 0 ? libm_f32::float_of(static_cast<std::uint32_t>(random()))
                                : static_cast<float>(random() % 40000U) / 500.0F - 40.0F;
     const float ours = libm_f32::pow(x, y);
     const float theirs = std::pow(x, y);

@@ -133,6 +133,24 @@ TEST(a_prompt_comes_back_after_its_slot_was_taken_over) {
   CHECK(front.tokens(again) == unpaced::test::scripted_tokens(again, 3));
 }
 
+TEST(the_prompt_of_a_request_that_wants_no_reuse_is_not_copied) {
+  Script script;
+  FrontEnd front({.n_slots = 1, .keeper = {.cache_bytes_max = -1}});
+  front.start(factory_of(script));
+  for (const bool cache_prompt : {false, true, true}) {
+    auto spec = std::make_unique<RequestSpec>();
+    spec->prompt = prompt_of(40, 1000 * (1 + (cache_prompt ? 1 : 0)));
+    spec->max_tokens = 3;
+    spec->cache_prompt = cache_prompt;
+    const RequestId id = front.submit(std::move(spec));
+    CHECK(front.run_until_finished(id));
+    CHECK_EQ(front.thread().counters().n_cache_states.get(), 0U);
+  }
+  const RequestId other = front.submit(prompt_of(40, 9000), 3);
+  CHECK(front.run_until_finished(other));
+  CHECK_EQ(front.thread().counters().n_cache_states.get(), 1U);
+}
+
 TEST(idle_slots_give_up_their_cells_only_where_all_share_them) {
   for (const bool clear : {false, true}) {
     Script script;
