@@ -12,19 +12,29 @@ inline constexpr int kThreads = 1024;  // of each block that draws
 inline constexpr int kRoom = 4096;
 inline constexpr unsigned kAllLanes = 0xffffffffU;
 
+// At the beginning of each block's dynamic shared memory, so that its addresses are constants.
+struct TeamRoom {
+  std::uint64_t room[kRoom];  // for whoever needs it between two sync()s
+  std::uint64_t reduction[kThreads / 32];
+  alignas(16) float page[kPage];  // of the leading warp
+  WideScratch scratch;
+};
+
+__device__ inline TeamRoom& team_room() {
+  extern __shared__ std::uint64_t dynamic_shared[];
+  return *reinterpret_cast<TeamRoom*>(dynamic_shared);
+}
+
 // Every thread holds the same Team; calls are made by all its threads at the same place. What
 // threads write to global memory the others see after sync().
 struct Team {
-  std::int32_t rank;      // of this block
-  std::int32_t n_blocks;  // 1: this block alone
-  const WideScratch* scratch;
-  std::uint64_t* shared;        // kThreads / 32 words of the block's memory
-  std::uint64_t* room;          // kRoom of them, for whoever needs them between two sync()s
-  float* page;                  // kPage of them, of the leading warp
+  std::int32_t rank;            // of this block
+  std::int32_t n_blocks;        // 1: this block alone
   std::int32_t turn;            // of the two sets of partial results
   std::int32_t broadcast_turn;  // of the two sets of broadcast words
 
   __device__ void sync() const {
+    __syncwarp();  // the cluster's barrier takes a warp's arrival for all its threads'
     if (n_blocks > 1) {
       cooperative_groups::this_cluster().sync();
     } else {
@@ -40,7 +50,7 @@ struct Team {
   // Two words that the leading warp fills before a sync() and all may read after it.
   __device__ std::uint64_t* next_broadcast() {
     broadcast_turn ^= 1;
-    return scratch->broadcast + 2 * broadcast_turn;
+    return team_room().scratch.broadcast + 2 * broadcast_turn;
   }
   // The one warp that does what is left serial.
   __device__ bool leads() const { return rank == 0 && threadIdx.x < 32; }
@@ -71,14 +81,14 @@ __device__ T team_reduce(Team& team, T x, T neutral, Combine combine) {
     return value;
   };
   x = warp_reduce(x, combine);
-  if (lane() == 0) keep(&team.shared[threadIdx.x / 32], x);
+  if (lane() == 0) keep(&team_room().reduction[threadIdx.x / 32], x);
   __syncthreads();
-  x = warp_reduce(read(&team.shared[lane()]), combine);
+  x = warp_reduce(read(&team_room().reduction[lane()]), combine);
   if (team.n_blocks == 1) {
     __syncthreads();
     return x;
   }
-  std::uint64_t* partial = team.scratch->partial + team.turn * kMaxTeamBlocks;
+  std::uint64_t* partial = team_room().scratch.partial + team.turn * kMaxTeamBlocks;
   team.turn ^= 1;
   if (threadIdx.x == 0) keep(&partial[team.rank], x);
   team.sync();

@@ -11,7 +11,7 @@ __device__ inline double row_log_sum(Team& team, const StepKernelArguments& a, f
   double sum = 0.0;
   for (std::int32_t i = team.thread(); i < a.n_vocab; i += team.n_threads()) {
     const float logit = a.logits[i];
-    team.scratch->raw[i] = logit;
+    team_room().scratch.raw[i] = logit;
     sum += exp_f32(logit - best);
   }
   return best + ::log(team_sum(team, sum));

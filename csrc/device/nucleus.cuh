@@ -22,10 +22,10 @@ __device__ inline std::int32_t bucket_of(float best, float logit) {
 // the list's order, with their page_sum.
 __device__ __noinline__ void drop_far_from_nucleus(Team& team, WideList& c, float best, float p) {
   if (c.size < kMinFiltered || team.n_blocks == 1) return;
-  const WideScratch& s = *team.scratch;
+  const WideScratch& s = team_room().scratch;
   // In integers, rounded down: adding floats to shared memory is slow.
   constexpr float kUnits = 262144.0F;
-  auto* mass = reinterpret_cast<std::uint32_t*>(team.room);
+  auto* mass = reinterpret_cast<std::uint32_t*>(team_room().room);
   const auto bucket = static_cast<std::int32_t>(threadIdx.x);
   static_assert(kLogitBuckets == kThreads);
   mass[bucket] = 0U;
@@ -47,7 +47,7 @@ __device__ __noinline__ void drop_far_from_nucleus(Team& team, WideList& c, floa
     const double lower = __shfl_up_sync(kAllLanes, above, offset);
     if (lane() >= offset) above += lower;
   }
-  auto* of_warps = reinterpret_cast<double*>(team.shared);
+  auto* of_warps = reinterpret_cast<double*>(team_room().reduction);
   if (lane() == 31) of_warps[threadIdx.x / 32] = above;
   __syncthreads();
   for (std::int32_t warp = 0; warp < bucket / 32; ++warp) above += of_warps[warp];

@@ -7,13 +7,10 @@
 // leaves its power of two.
 #pragma once
 
-#include "device/page_sums.cuh"
-#include "sampling/ordered_sum.h"
+#include "device/growth_plan.cuh"
 
 namespace unpaced {
 
-inline constexpr std::int32_t kRun = 64;
-inline constexpr std::int32_t kRunsPerPage = kPage / kRun;
 inline constexpr std::int32_t kMinPlanned = 1024;  // values; fewer are added one by one
 
 // What to look for in a running sum that does not fall.
@@ -31,125 +28,41 @@ struct OrderedResult {
   std::int32_t found;
 };
 
-// A page's or a run's growth, for sums of 2^exponent and 2^(exponent + 1), even and odd.
-template <class Sum>
-struct GrowthPlan {
-  std::int32_t exponent;
-  bool negative;
-  Growth<typename Sum::Int> growth[2][2];
-
-  // That of a sum; none if it was not foreseen.
-  __device__ Growth<typename Sum::Int> of(const SumParts<Sum>& sum, bool odd) const {
-    const std::int32_t which = sum.exponent - exponent;
-    if ((which != 0 && which != 1) || sum.negative != negative) return no_growth<Sum>();
-    return growth[which][odd ? 1 : 0];
-  }
-};
-
-// Plans of all pages, then of all runs.
-template <class Sum>
-__device__ GrowthPlan<Sum>* growth_plans(const WideScratch& s) {
-  static_assert((1 + kRunsPerPage) * sizeof(GrowthPlan<Sum>) <= kPagePlanBytes);
-  return reinterpret_cast<GrowthPlan<Sum>*>(s.page_plan);
-}
-
-template <class Sum>
-__device__ Growth<typename Sum::Int> measure_run(const float* values, std::int32_t n,
-                                                 double divisor, typename Sum::Value start) {
-  typename Sum::Value sum = start;
-  typename Sum::Value least = start;
-  typename Sum::Value greatest = start;
-#pragma unroll 16
-  for (std::int32_t i = 0; i < n; ++i) {
-    sum = Sum::add(sum, values[i], divisor);
-    if constexpr (Sum::kSigned) {
-      least = fabs(sum) < fabs(least) || (sum < 0) != (start < 0) ? sum : least;
-      greatest = fabs(sum) > fabs(greatest) ? sum : greatest;
-    }
-  }
-  return growth_between<Sum>(start, sum, least, greatest);
-}
-
-// Four threads a run, two pages a warp. Needs page_sum.
-template <class Sum>
-__device__ __noinline__ void plan_growth(Team& team, std::int32_t n, double divisor) {
-  using Int = typename Sum::Int;
-  const WideScratch& s = *team.scratch;
-  const std::int32_t n_pages = (n + kPage - 1) / kPage;
-  GrowthPlan<Sum>* plans = growth_plans<Sum>(s);
-  const std::int32_t which = lane() / 2 % 2;
-  const std::int32_t odd = lane() % 2;
-#pragma unroll 1
-  for (std::int32_t first = 2 * team.warp(); first < n_pages; first += 2 * team.n_warps()) {
-    const std::int32_t page = first + lane() / 16;
-    const double before_first = sum_before_page(s, first);
-    const double before = page > first ? before_first + s.page_sum[first] : before_first;
-    constexpr double kBelow = 0.984375;  // the rounded sum differs from the exact one
-    const std::int32_t exponent =
-        max(parts_of<DoubleSum>(before * kBelow).exponent, Sum::kMinExponent);
-    const bool negative = before < 0.0;
-    const std::int32_t begin = page * kPage + lane() % 16 / 4 * kRun;
-    const std::int32_t length = max(0, min(kRun, n - begin));
-    const Growth<Int> mine = measure_run<Sum>(
-        s.value + begin, length, divisor, measuring_sum<Sum>(negative, exponent + which, odd != 0));
-    if (page < n_pages) {
-      GrowthPlan<Sum>& run = plans[n_pages + begin / kRun];
-      run.exponent = exponent;
-      run.negative = negative;
-      run.growth[which][odd] = mine;
-    }
-    // The page's: the runs' one after the other, each for the parity that it meets.
-    Growth<Int> all{0, 0, 0};
-    bool is_out = false;
-    for (std::int32_t i = 0; i < kRunsPerPage; ++i) {
-      const std::int32_t from =
-          lane() / 16 * 16 + 4 * i + 2 * which + static_cast<std::int32_t>((odd + all.by) & 1);
-      const Int by = __shfl_sync(kAllLanes, mine.by, from);
-      const Int low = __shfl_sync(kAllLanes, mine.low, from);
-      const Int high = __shfl_sync(kAllLanes, mine.high, from);
-      is_out = is_out || high >= Int{1} << Sum::kBits;
-      all.low = min(all.low, all.by + low);
-      all.high = max(all.high, all.by + high);
-      all.by += by;
-    }
-    if (page < n_pages && lane() % 16 / 4 == 0) {
-      plans[page].exponent = exponent;
-      plans[page].negative = negative;
-      plans[page].growth[which][odd] = is_out ? no_growth<Sum>() : all;
-    }
-  }
-  team.sync();
-}
-
-// The sum after a run of values, added one by one.
-template <class Sum>
-__device__ typename Sum::Value add_run(typename Sum::Value sum, const float* values, std::int32_t n,
-                                       double divisor) {
-#pragma unroll 16
-  for (std::int32_t i = 0; i < n; ++i) sum = Sum::add(sum, values[i], divisor);
-  return sum;
-}
-
 // One warp: the values of a page, brought near.
-__device__ inline const float* near_page(const Team& team, std::int32_t n, std::int32_t page) {
+__device__ inline void bring_page(std::int32_t page) {
+  TeamRoom& room = team_room();
   __syncwarp();
-  for (std::int32_t i = lane(); i < kPage; i += 32) {
-    if (page * kPage + i < n) team.page[i] = team.scratch->value[page * kPage + i];
+#pragma unroll
+  for (std::int32_t i = 0; i < kPage / 32; ++i) {
+    const std::int32_t at = i * 32 + lane();
+    room.page[at] = room.scratch.value[page * kPage + at];
   }
   __syncwarp();
-  return team.page;
+}
+
+// The sum after a run of the page that was brought near, added one by one.
+template <class Sum>
+__device__ typename Sum::Value add_run(typename Sum::Value sum, std::int32_t begin,
+                                       double divisor) {
+  const auto* fours = reinterpret_cast<const float4*>(team_room().page + begin);
+#pragma unroll 8
+  for (std::int32_t i = 0; i < kRun / 4; ++i) {
+    const float4 x = fours[i];
+    sum = Sum::add(sum, x.x, divisor);
+    sum = Sum::add(sum, x.y, divisor);
+    sum = Sum::add(sum, x.z, divisor);
+    sum = Sum::add(sum, x.w, divisor);
+  }
+  return sum;
 }
 
 // One warp: the sum after a page. All lanes do the same.
 template <class Sum>
-__device__ __noinline__ typename Sum::Value add_page(const Team& team, std::int32_t n,
-                                                     double divisor, std::int32_t page,
-                                                     const GrowthPlan<Sum>* runs,
-                                                     typename Sum::Value sum) {
-  const float* values = near_page(team, n, page);
-  const std::int32_t size = min(kPage, n - page * kPage);
+__device__ typename Sum::Value add_page(double divisor, std::int32_t page,
+                                        const GrowthPlan<Sum>* runs, typename Sum::Value sum) {
+  bring_page(page);
 #pragma unroll 1
-  for (std::int32_t begin = 0; begin < size; begin += kRun) {
+  for (std::int32_t begin = 0; begin < kPage; begin += kRun) {
     SumParts<Sum> parts = parts_of<Sum>(sum);
     if (runs != nullptr && parts.exponent > Sum::kMinExponent) {
       const auto growth =
@@ -160,7 +73,7 @@ __device__ __noinline__ typename Sum::Value add_page(const Team& team, std::int3
         continue;
       }
     }
-    sum = add_run<Sum>(sum, values + begin, min(kRun, size - begin), divisor);
+    sum = add_run<Sum>(sum, begin, divisor);
   }
   return sum;
 }
@@ -197,9 +110,9 @@ __device__ typename Sum::Int units_before_lane(typename Sum::Int units,
 
 // One warp: the sum after all pages; page_start is filled.
 template <class Sum>
-__device__ typename Sum::Value chain_pages(const Team& team, std::int32_t n, double divisor,
+__device__ typename Sum::Value chain_pages(std::int32_t n, double divisor,
                                            const GrowthPlan<Sum>* plans) {
-  const WideScratch& s = *team.scratch;
+  const WideScratch& s = team_room().scratch;
   const std::int32_t n_pages = (n + kPage - 1) / kPage;
   const GrowthPlan<Sum>* runs = plans == nullptr ? nullptr : growth_plans<Sum>(s) + n_pages;
   typename Sum::Value sum = 0;
@@ -231,7 +144,7 @@ __device__ typename Sum::Value chain_pages(const Team& team, std::int32_t n, dou
       }
     }
     if (lane() == 0) s.page_start[page] = static_cast<double>(sum);
-    sum = add_page<Sum>(team, n, divisor, page, runs, sum);
+    sum = add_page<Sum>(divisor, page, runs, sum);
     ++page;
   }
   __syncwarp();
@@ -241,9 +154,8 @@ __device__ typename Sum::Value chain_pages(const Team& team, std::int32_t n, dou
 // One warp, after chain_pages: the first value above 0 after which the search is over; n if there
 // is none.
 template <class Sum>
-__device__ std::int32_t find_in_pages(const Team& team, std::int32_t n, double divisor,
-                                      const Search& search) {
-  const WideScratch& s = *team.scratch;
+__device__ std::int32_t find_in_pages(std::int32_t n, double divisor, const Search& search) {
+  const WideScratch& s = team_room().scratch;
   using Value = typename Sum::Value;
   const std::int32_t n_pages = (n + kPage - 1) / kPage;
   std::int32_t n_before = 0;  // pages that begin before
@@ -254,14 +166,18 @@ __device__ std::int32_t find_in_pages(const Team& team, std::int32_t n, double d
 #pragma unroll 1
   for (std::int32_t page = max(n_before - 1, 0); page < n_pages; ++page) {
     auto sum = static_cast<Value>(s.page_start[page]);
-    const float* values = near_page(team, n, page);
-    const std::int32_t size = min(kPage, n - page * kPage);
+    bring_page(page);
     std::int32_t found = kPage;
-#pragma unroll 8
-    for (std::int32_t i = 0; i < size; ++i) {
-      sum = Sum::add(sum, values[i], divisor);
-      const bool is_over = values[i] > 0.0F && search.found(static_cast<double>(sum));
+    const auto* fours = reinterpret_cast<const float4*>(team_room().page);
+    const auto add = [&](std::int32_t i, float x) {
+      sum = Sum::add(sum, x, divisor);
+      const bool is_over = x > 0.0F && search.found(static_cast<double>(sum));
       found = is_over ? min(found, i) : found;
+    };
+#pragma unroll 4
+    for (std::int32_t i = 0; i < kPage; i += 4) {
+      const float4 x = fours[i / 4];
+      add(i, x.x), add(i + 1, x.y), add(i + 2, x.z), add(i + 3, x.w);
     }
     if (found < kPage) return page * kPage + found;
   }
@@ -271,19 +187,20 @@ __device__ std::int32_t find_in_pages(const Team& team, std::int32_t n, double d
 // The plans of the pages in the leading block's own memory, if they fit.
 template <class Sum>
 __device__ const GrowthPlan<Sum>* nearer_plans(Team& team, std::int32_t n) {
-  const GrowthPlan<Sum>* plans = growth_plans<Sum>(*team.scratch);
+  const GrowthPlan<Sum>* plans = growth_plans<Sum>(team_room().scratch);
   constexpr std::int32_t kWords = sizeof(GrowthPlan<Sum>) / sizeof(std::uint32_t);
   const std::int32_t n_words = (n + kPage - 1) / kPage * kWords;
   if (team.rank != 0 || n_words > 2 * kRoom) return plans;
   const auto* from = reinterpret_cast<const std::uint32_t*>(plans);
-  auto* to = reinterpret_cast<std::uint32_t*>(team.room);
+  auto* to = reinterpret_cast<std::uint32_t*>(team_room().room);
   for (std::int32_t i = threadIdx.x; i < n_words; i += kThreads) to[i] = from[i];
   __syncthreads();
   return reinterpret_cast<const GrowthPlan<Sum>*>(to);
 }
 
 // The sum of the first n values, one after the other, n >= 1, and where the search ends, on every
-// thread. kReachesShare: the target is a share of the sum. For many values page_sum must be filled.
+// thread. kReachesShare: the target is a share of the sum. The rest of the last page must be 0; for
+// many values page_sum must be filled.
 template <class Sum>
 __device__ __noinline__ OrderedResult ordered_sum(Team& team, std::int32_t n, double divisor,
                                                   Search search) {
@@ -294,10 +211,10 @@ __device__ __noinline__ OrderedResult ordered_sum(Team& team, std::int32_t n, do
   }
   std::uint64_t* words = team.next_broadcast();
   if (team.leads()) {
-    const double sum = chain_pages<Sum>(team, n, divisor, plans);
+    const double sum = chain_pages<Sum>(n, divisor, plans);
     if (search.kind == Search::kReachesShare) search.target *= sum;
     const std::int32_t found =
-        search.kind == Search::kNone ? n : find_in_pages<Sum>(team, n, divisor, search);
+        search.kind == Search::kNone ? n : find_in_pages<Sum>(n, divisor, search);
     if (lane() == 0) {
       __builtin_memcpy(&words[0], &sum, sizeof(sum));
       words[1] = static_cast<std::uint64_t>(found);

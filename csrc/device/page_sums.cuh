@@ -8,12 +8,12 @@ namespace unpaced {
 
 inline constexpr std::int32_t kPerLane = kPage / 32;
 
-// value[i] = change(i) for i < n, and the sum of counted(value) over every page into page_sum. The
-// whole team; ends with a sync().
+// value[i] = change(i) for i < n, 0 to the end of the page, and the sum of counted(value) over
+// every page into page_sum. The whole team; ends with a sync().
 template <class Change, class Counted>
 __device__ void fill_values(Team& team, std::int32_t n, const Change& change,
                             const Counted& counted) {
-  const WideScratch& s = *team.scratch;
+  const WideScratch& s = team_room().scratch;
   float* value = s.value;
   const std::int32_t n_pages = (n + kPage - 1) / kPage;
 #pragma unroll 1
@@ -22,11 +22,9 @@ __device__ void fill_values(Team& team, std::int32_t n, const Change& change,
 #pragma unroll 2
     for (std::int32_t j = 0; j < kPerLane; ++j) {
       const std::int32_t i = page * kPage + j * 32 + lane();
-      if (i < n) {
-        const float x = change(i);
-        value[i] = x;
-        sum += counted(x);
-      }
+      const float x = i < n ? change(i) : 0.0F;
+      value[i] = x;
+      sum += counted(x);
     }
     sum = warp_sum(sum);
     if (lane() == 0) s.page_sum[page] = sum;
@@ -48,7 +46,7 @@ __device__ __noinline__ double sum_before_page(const WideScratch& s, std::int32_
 // holds -1 since before the last sync().
 __device__ __noinline__ std::int32_t find_share(Team& team, std::int32_t n, double u, double slack,
                                                 std::uint64_t* words) {
-  const WideScratch& s = *team.scratch;
+  const WideScratch& s = team_room().scratch;
   const float* value = s.value;
   const std::int32_t n_pages = (n + kPage - 1) / kPage;
   const double sum = sum_before_page(s, n_pages);

@@ -5,7 +5,7 @@
 // that do, so the selection reads only those groups again.
 #pragma once
 
-#include "device/cluster_team.cuh"
+#include "device/row_keys.cuh"
 #include "device/sample_kernels.h"
 #include "sampling/candidates.h"
 #include "sampling/float_math.h"
@@ -19,48 +19,16 @@ inline constexpr int kMaxFound = kRoom;  // logits that reach the selection's th
 
 // Shared memory of the drawing block beside the groups' keys.
 struct Shared {
-  std::uint64_t found[kMaxFound];
+  TeamRoom team;  // its room holds the keys found
   std::int32_t hot[kMaxHot];
   Candidate list[kMaxListed];
   alignas(8) Candidate scratch[kMaxListed];
   std::uint64_t best_of_warp[kThreads / 32];
-  std::uint64_t reduction[kThreads / 32];  // the team's
-  double u;                                // the draw's number of the random stream
+  double u;  // the draw's number of the random stream
   std::int32_t n_hot;
   std::int32_t n_found;
   std::int32_t first;  // the lowest index of a search
-  float page[kPage];
-  WideScratch scratch_of;
 };
-
-// Logits first (-0 equals +0), then the lower token.
-__device__ inline std::uint64_t key_of(float logit, std::int32_t token) {
-  const std::uint32_t bits = __float_as_uint(logit + 0.0F);
-  const std::uint32_t ordered = (bits & 0x80000000U) != 0U ? ~bits : bits | 0x80000000U;
-  return static_cast<std::uint64_t>(ordered) << 32 | (0xffffffffU - static_cast<unsigned>(token));
-}
-
-__device__ inline std::uint32_t ordered_logit(float logit) {
-  return static_cast<std::uint32_t>(key_of(logit, 0) >> 32);
-}
-
-__device__ inline float logit_of(std::uint64_t key) {
-  const auto ordered = static_cast<std::uint32_t>(key >> 32);
-  return __uint_as_float((ordered & 0x80000000U) != 0U ? ordered & 0x7fffffffU : ~ordered);
-}
-
-__device__ inline std::int32_t token_of(std::uint64_t key) {
-  return static_cast<std::int32_t>(0xffffffffU - static_cast<std::uint32_t>(key));
-}
-
-__device__ inline std::uint64_t greater(std::uint64_t a, std::uint64_t b) { return a > b ? a : b; }
-
-__device__ inline std::uint64_t warp_greatest(std::uint64_t key) {
-  for (int offset = 16; offset > 0; offset /= 2) {
-    key = greater(key, __shfl_xor_sync(kAllLanes, key, offset));
-  }
-  return key;
-}
 
 // How many of the block's keys reach `ordered`; each thread brings those of keys[thread + i *
 // 1024]. The whole block; the same answer for every thread.
@@ -110,7 +78,7 @@ __device__ inline std::uint32_t group_threshold(const std::uint64_t* keys, std::
   return low;
 }
 
-// Fills shared.found with the keys of all logits that reach the key. False: there are too many.
+// Fills shared.team.room with the keys of all logits that reach the key. False: there are too many.
 __device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t* keys,
                                Shared& shared, std::uint64_t threshold) {
   const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
@@ -134,7 +102,7 @@ __device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t
     if (lane == 0) base = atomicAdd(&shared.n_found, __popc(lanes));
     base = __shfl_sync(kAllLanes, base, 0);
     const std::int32_t slot = base + __popc(lanes & ((1U << lane) - 1U));
-    if (reaches && slot < kMaxFound) shared.found[slot] = key;
+    if (reaches && slot < kMaxFound) shared.team.room[slot] = key;
   }
   __syncthreads();
   return shared.n_found <= kMaxFound;
@@ -155,30 +123,6 @@ __device__ inline std::uint64_t exact_threshold(const StepKernelArguments& a, st
   return low;
 }
 
-// Sorts the keys found, the greatest first: a bitonic network. The whole block.
-__device__ inline void sort_found(Shared& shared, std::int32_t n_found) {
-  std::int32_t n = 1;
-  while (n < n_found) n *= 2;
-  for (std::int32_t i = n_found + static_cast<std::int32_t>(threadIdx.x); i < n; i += kThreads) {
-    shared.found[i] = 0;
-  }
-  __syncthreads();
-  for (std::int32_t size = 2; size <= n; size *= 2) {
-    for (std::int32_t stride = size / 2; stride > 0; stride /= 2) {
-      for (std::int32_t pair = threadIdx.x; pair < n / 2; pair += kThreads) {
-        const std::int32_t low = 2 * pair - (pair & (stride - 1));
-        const std::uint64_t x = shared.found[low];
-        const std::uint64_t y = shared.found[low + stride];
-        if ((x < y) == ((low & size) == 0)) {
-          shared.found[low] = y;
-          shared.found[low + stride] = x;
-        }
-      }
-      __syncthreads();
-    }
-  }
-}
-
 // The k best candidates in descending order into shared.list; returns how many. The whole block.
 __device__ inline std::int32_t select_top(const StepKernelArguments& a, const std::uint64_t* keys,
                                           Shared& shared, std::int32_t k, std::uint64_t best) {
@@ -193,19 +137,19 @@ __device__ inline std::int32_t select_top(const StepKernelArguments& a, const st
   if (!collect(a, keys, shared, threshold)) collect(a, keys, shared, exact_threshold(a, k));
   const std::int32_t n_found = shared.n_found;
   if (n_found > kMaxRanked) {
-    sort_found(shared, n_found);
+    sort_keys(shared.team.room, n_found);
     for (std::int32_t i = threadIdx.x; i < min(n_found, k); i += kThreads) {
-      const std::int32_t token = token_of(shared.found[i]);
+      const std::int32_t token = token_of(shared.team.room[i]);
       shared.list[i] = {token, a.logits[token], 0.0F};
     }
     __syncthreads();
     return min(n_found, k);
   }
   for (std::int32_t i = threadIdx.x; i < n_found; i += kThreads) {
-    const std::uint64_t mine = shared.found[i];
+    const std::uint64_t mine = shared.team.room[i];
     std::int32_t rank = 0;
 #pragma unroll 8
-    for (std::int32_t j = 0; j < n_found; ++j) rank += shared.found[j] > mine ? 1 : 0;
+    for (std::int32_t j = 0; j < n_found; ++j) rank += shared.team.room[j] > mine ? 1 : 0;
     if (rank < k) shared.list[rank] = {token_of(mine), a.logits[token_of(mine)], 0.0F};
   }
   __syncthreads();

@@ -134,14 +134,14 @@ __device__ void fill_list(const StepKernelArguments& a, const std::uint64_t* key
 __device__ TokenId draw_wide(const StepKernelArguments& a, const std::uint64_t* keys, Team& team,
                              Shared& shared, std::uint64_t best, StepLogprobs* report) {
   DeviceSampling& s = *a.sampling;
-  const WideScratch& scratch = *team.scratch;
+  const WideScratch& scratch = team_room().scratch;
   WideChain w{team, {.items = scratch.items[0], .spare = scratch.items[1]}, s, shared};
   fill_list(a, keys, w, best);
   if (w.leave()) return -1;
   const std::int32_t n_links = s.n_links;
   for (std::int32_t i = 0; i < n_links; ++i) {
     wide_link(w, s.links[i]);
-    if (w.leave()) return -1;
+    if (w.leave() || (w.team.n_blocks == 1 && w.team.rank != 0)) return -1;
   }
   const std::int32_t mirostat = s.params.mirostat;
   const WideDrawn drawn =
@@ -153,9 +153,9 @@ __device__ TokenId draw_wide(const StepKernelArguments& a, const std::uint64_t* 
 }
 
 __global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArguments a) {
-  extern __shared__ std::uint64_t keys[];  // of the groups, then Shared
   const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
-  Shared& shared = *reinterpret_cast<Shared*>(keys + n);
+  Shared& shared = reinterpret_cast<Shared&>(team_room());
+  auto* keys = reinterpret_cast<std::uint64_t*>(&shared + 1);  // of the groups
   DeviceSampling& s = *a.sampling;
   const auto rank = static_cast<std::int32_t>(blockIdx.x);
   const bool needs_cluster = s.needs_cluster;
@@ -171,15 +171,10 @@ __global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArgume
     shared.u = s.streams.rng.next_f64();
     *s.scratch.u = shared.u;
   }
-  if (threadIdx.x == 0) shared.scratch_of = s.scratch;
+  if (threadIdx.x == 0) shared.team.scratch = s.scratch;
   for (std::int32_t i = threadIdx.x; i < n; i += kThreads) keys[i] = a.group_best[i];
   bool legal = *a.illegal == 0;
-  Team team{.rank = rank,
-            .n_blocks = needs_cluster ? static_cast<std::int32_t>(gridDim.x) : 1,
-            .scratch = &shared.scratch_of,
-            .shared = shared.reduction,
-            .room = shared.found,
-            .page = shared.page};
+  Team team{.rank = rank, .n_blocks = needs_cluster ? static_cast<std::int32_t>(gridDim.x) : 1};
   team.sync();
   std::uint64_t best = best_key(keys, n, shared);
   const LogprobKind kind = s.logprobs.kind;

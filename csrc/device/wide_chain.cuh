@@ -20,7 +20,7 @@ struct WideChain {
   DeviceSampling& s;
   Shared& shared;
 
-  __device__ float* values() const { return team.scratch->value; }
+  __device__ float* values() const { return team_room().scratch.value; }
   __device__ float best() { return list_max(team, list); }
   __device__ void sort() { sort_list(team, list); }
   // values[i] = change(i).
@@ -69,6 +69,7 @@ __device__ inline void wide_keep_top_p(WideChain& w, float p, std::int32_t min_k
     w.fill([&](std::int32_t i) { return value[i] / sum; });
   } else {
     if (min_keep <= 1) drop_far_from_nucleus(w.team, w.list, best, p);
+    if (w.leave()) return;
     w.sort();
     fill_exponentials(w, best, sum);
   }

@@ -19,7 +19,7 @@ __device__ inline double draw_slack(std::int32_t n) { return 6.0 * n + 64.0; }
 
 // draw_softmax(). exactly: the sum is wanted, too.
 __device__ inline WideDrawn wide_draw_softmax(WideChain& w, bool exactly) {
-  const double u = *w.team.scratch->u;
+  const double u = *team_room().scratch.u;
   const float best = w.best();
   if (!(best > -kInfinity)) return {-1, best, 1.0};
   const std::int32_t n = w.list.size;
@@ -42,11 +42,11 @@ __device__ inline std::int32_t wide_draw_discrete(WideChain& w, float divisor) {
   std::uint64_t* words = w.team.next_broadcast();
   if (w.team.thread() == 0) {
     words[0] = ~std::uint64_t{0};
-    if (n >= 2) *w.team.scratch->u = w.s.streams.rng.next_f64();
+    if (n >= 2) *team_room().scratch.u = w.s.streams.rng.next_f64();
   }
   w.fill([&](std::int32_t i) { return value[i] / divisor; });
   if (n < 2) return 0;
-  const double u = *w.team.scratch->u;
+  const double u = *team_room().scratch.u;
   const std::int32_t found = find_share(w.team, n, u, draw_slack(n), words);
   if (found >= 0) return found;
   const double sum = ordered_sum<DoubleSum>(w.team, n, 1.0, {}).sum;
@@ -86,13 +86,20 @@ __device__ inline WideDrawn wide_draw_mirostat(WideChain& w, std::int32_t versio
   const float mu = state.mu;  // before the next sync(): the drawing block writes it
   const float sum = wide_softmax(w);
   const float* value = w.values();
+  std::int32_t n = 0;
   if (version == 1) {
-    w.list.size = min(w.list.size, max(mirostat_k(w, sum, mu), 1));
+    n = min(w.list.size, mirostat_k(w, sum, mu));
   } else {
-    const std::int32_t n = first_in_list(
-        w.team, w.list, [&](std::int32_t i) { return -log2_f32(value[i] / sum) > mu; });
-    w.list.size = max(n, 1);
+    n = first_in_list(w.team, w.list,
+                      [&](std::int32_t i) { return -log2_f32(value[i] / sum) > mu; });
   }
+  w.list.size = max(n, 1);
+  w.team.sync();
+  if (w.team.rank == 0 && threadIdx.x < kPage) {  // the rest of the last page is 0
+    const std::int32_t i = w.list.size + static_cast<std::int32_t>(threadIdx.x);
+    if (i / kPage == (w.list.size - 1) / kPage) w.values()[i] = 0.0F;
+  }
+  w.team.sync();
   if (w.leave()) return {-1, 0.0F, 0.0};
   const std::int32_t drawn = wide_draw_discrete(w, w.sum());
   if (w.team.thread() == 0) {

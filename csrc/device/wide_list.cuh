@@ -2,7 +2,7 @@
 // sample_kernels.cu.
 #pragma once
 
-#include "device/cluster_team.cuh"
+#include "device/row_keys.cuh"
 #include "sampling/float_math.h"
 #include "sampling/sort.h"
 
@@ -50,7 +50,7 @@ __device__ __noinline__ void radix_pass(Team& team, WideList& c, std::int32_t sh
                                         bool by_token) {
   static_assert(kThreads / 32 * kRadixBuckets * sizeof(std::uint32_t) <=
                 kRoom * sizeof(std::uint64_t));
-  auto* counts = reinterpret_cast<std::uint32_t*>(team.room);
+  auto* counts = reinterpret_cast<std::uint32_t*>(team_room().room);
   const WarpRun run = warp_run(team, c.size);
   std::uint32_t* mine = counts + threadIdx.x / 32 * kRadixBuckets;
   const auto digit_of = [&](const Item& item) {
@@ -77,19 +77,20 @@ __device__ __noinline__ void radix_pass(Team& team, WideList& c, std::int32_t sh
   const bool has_digit = digit < kRadixBuckets;
   std::uint32_t n_block = 0;
   if (has_digit) {
+#pragma unroll
     for (std::int32_t warp = 0; warp < kThreads / 32; ++warp) {
       const std::uint32_t n = counts[warp * kRadixBuckets + digit];
       counts[warp * kRadixBuckets + digit] = n_block;
       n_block += n;
     }
-    team.scratch->histogram[team.rank * kRadixBuckets + digit] = n_block;
+    team_room().scratch.histogram[team.rank * kRadixBuckets + digit] = n_block;
   }
   team.sync();
   std::uint32_t n_before = 0;  // in the blocks before
   std::uint32_t n_all = 0;
   if (has_digit) {
     for (std::int32_t block = 0; block < team.n_blocks; ++block) {
-      const std::uint32_t n = team.scratch->histogram[block * kRadixBuckets + digit];
+      const std::uint32_t n = team_room().scratch.histogram[block * kRadixBuckets + digit];
       n_before += block < team.rank ? n : 0U;
       n_all += n;
     }
@@ -103,13 +104,14 @@ __device__ __noinline__ void radix_pass(Team& team, WideList& c, std::int32_t sh
       const std::uint32_t below = __shfl_up_sync(kAllLanes, sum, offset);
       if (lane() >= offset) sum += below;
     }
-    if (has_digit && lane() == 31) team.shared[digit / 32] = sum;
+    if (has_digit && lane() == 31) team_room().reduction[digit / 32] = sum;
     __syncthreads();
     if (has_digit) {
       std::uint32_t base = sum - n_all + n_before;
       for (std::int32_t warp = 0; warp < digit / 32; ++warp) {
-        base += static_cast<std::uint32_t>(team.shared[warp]);
+        base += static_cast<std::uint32_t>(team_room().reduction[warp]);
       }
+#pragma unroll
       for (std::int32_t warp = 0; warp < kThreads / 32; ++warp) {
         counts[warp * kRadixBuckets + digit] += base;
       }
@@ -137,14 +139,33 @@ __device__ __noinline__ void radix_pass(Team& team, WideList& c, std::int32_t sh
   team.sync();
 }
 
+// sort_by_logit() of a short list, by one block.
+__device__ inline void sort_short(WideList& c) {
+  TeamRoom& room = team_room();
+  for (std::int32_t i = threadIdx.x; i < c.size; i += kThreads) {
+    room.room[i] = key_of(c.items[i].logit, c.items[i].token);
+  }
+  sort_keys(room.room, c.size);
+  for (std::int32_t i = threadIdx.x; i < c.size; i += kThreads) {
+    c.items[i] = {logit_of(room.room[i]), token_of(room.room[i])};
+  }
+  __syncthreads();
+}
+
 // sort_by_logit() of the list.
 __device__ __noinline__ void sort_list(Team& team, WideList& c) {
   if (c.sorted) return;
+  constexpr std::int32_t kShort = 2048;
   constexpr std::int32_t kTokenBits = 24;
-  if (!c.by_token) {  // ties stay in this order
-    for (std::int32_t shift = 0; shift < kTokenBits; shift += 8) radix_pass(team, c, shift, true);
+  if (team.n_blocks == 1 && c.size <= kShort) {
+    sort_short(c);
+  } else {
+    const std::int32_t n_token = c.by_token ? 0 : kTokenBits;  // ties stay in this order
+    for (std::int32_t shift = 0; shift < n_token + 32; shift += 8) {
+      const bool by_token = shift < n_token;
+      radix_pass(team, c, by_token ? shift : shift - n_token, by_token);
+    }
   }
-  for (std::int32_t shift = 0; shift < 32; shift += 8) radix_pass(team, c, shift, false);
   c.sorted = true;
   c.by_token = false;
 }
@@ -152,7 +173,7 @@ __device__ __noinline__ void sort_list(Team& team, WideList& c) {
 // Keeps the items that `stays` accepts, in their order.
 template <class Stays>
 __device__ void filter_list(Team& team, WideList& c, const Stays& stays) {
-  const WideScratch& s = *team.scratch;
+  const WideScratch& s = team_room().scratch;
   const std::int32_t n_pages = (c.size + kPage - 1) / kPage;
   for (std::int32_t page = team.warp(); page < n_pages; page += team.n_warps()) {
     std::int32_t n = 0;

@@ -35,7 +35,7 @@ class WideMemory {
  private:
   WideMemory(std::size_t n_vocab, std::size_t n_pages)
       : items_{DeviceArray<Item>(n_vocab), DeviceArray<Item>(n_vocab)},
-        value_(n_vocab),
+        value_(n_pages * kPage),
         raw_(n_vocab),
         page_sum_(n_pages),
         page_plan_(n_pages * kPagePlanBytes),

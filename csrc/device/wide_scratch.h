@@ -20,7 +20,7 @@ struct Item {
 // Written by the whole cluster. Plain pointers; DeviceSampler owns the memory.
 struct WideScratch {
   Item* items[2];            // n_vocab each
-  float* value;              // n_vocab: exponentials or probabilities
+  float* value;              // n_pages x kPage: exponentials or probabilities, then 0
   float* raw;                // n_vocab: the row as the model gave it
   double* page_sum;          // n_pages: each page's sum, about
   unsigned char* page_plan;  // n_pages x kPagePlanBytes (ordered_scan.cuh)

@@ -100,8 +100,11 @@ UNPACED_HD typename Sum::Value value_of(const SumParts<Sum>& parts) noexcept {
 
 template <class Sum>
 UNPACED_HD Growth<typename Sum::Int> no_growth() noexcept {
-  constexpr auto kEnd = typename Sum::Int{1} << Sum::kBits;
-  return {0, -kEnd, kEnd};  // no sum stays
+  Growth<typename Sum::Int> none;  // no sum stays
+  none.by = 0;
+  none.high = typename Sum::Int{1} << Sum::kBits;
+  none.low = -none.high;
+  return none;
 }
 
 // The sum from which runs are measured: of the sign and power of two, odd or even. Unsigned sums
