@@ -113,7 +113,7 @@ def _convert_tool_choice(body: dict[str, Any], chat: dict[str, Any]) -> None:
 
 
 def _convert_thinking(body: dict[str, Any], chat: dict[str, Any]) -> None:
-    """Whether the model thinks first; a budget is a target at Anthropic's, and none here."""
+    """Whether the model thinks first, and for how many tokens at most."""
     thinking = object_of(body, "thinking")
     if not thinking:
         return
@@ -123,6 +123,10 @@ def _convert_thinking(body: dict[str, Any], chat: dict[str, Any]) -> None:
     budget = thinking.get("budget_tokens")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
         raise invalid_field("thinking.budget_tokens", "must be an integer")
+    if budget is not None and kind == "enabled":
+        if budget < 0:
+            raise invalid_field("thinking.budget_tokens", "must not be negative")
+        chat["thinking_budget_tokens"] = budget
     chosen = {"enable_thinking": kind != "disabled"}
     chat["chat_template_kwargs"] = chosen | object_of(body, "chat_template_kwargs")
 

@@ -107,6 +107,8 @@ def test_thinking_and_output_format() -> None:
     assert chat(thinking={"type": "disabled"})["chat_template_kwargs"] == {"enable_thinking": False}
     thinking = {"type": "enabled", "budget_tokens": 50}
     assert chat(thinking=thinking)["chat_template_kwargs"] == {"enable_thinking": True}
+    assert chat(thinking=thinking)["thinking_budget_tokens"] == 50
+    assert "thinking_budget_tokens" not in chat(thinking={**thinking, "type": "adaptive"})
     schema = {"type": "object"}
     form = {"format": {"type": "json_schema", "schema": schema}, "effort": "low"}
     body = chat(output_config=form)
@@ -138,6 +140,7 @@ def test_thinking_and_output_format() -> None:
         ({"tool_choice": "auto"}, "tool_choice"),
         ({"thinking": {"type": "maybe"}}, "thinking.type"),
         ({"thinking": {"type": "enabled", "budget_tokens": "x"}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": -5}}, "thinking.budget_tokens"),
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
         ({"n": 2}, "n"),
     ],
