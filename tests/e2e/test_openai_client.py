@@ -82,8 +82,11 @@ def test_errors_have_their_types(client: openai.OpenAI) -> None:
     assert caught.value.param == "max_tokens"
     with pytest.raises(openai.BadRequestError, match="context size"):
         client.completions.create(model="demo", prompt="word " * 5000, max_tokens=1)
-    with pytest.raises(openai.NotFoundError):
+    with pytest.raises(openai.InternalServerError, match="does not support embeddings") as refused:
         client.embeddings.create(model="demo", input="x")
+    assert refused.value.status_code == 501  # llama-server's answer without --embeddings
+    with pytest.raises(openai.NotFoundError):
+        client.files.list()
 
 
 def test_a_full_queue_is_retried() -> None:
