@@ -104,6 +104,7 @@ $(STAMPS)/dev: $(STAMPS)/extension requirements-dev.lock
 	@touch $@
 
 # The clients have environments of their own: what they need is nobody else's, and is large (1.1 GB, Node's 55 MB).
+# Node brings its certificate authorities along: the system's are told to it, as every other tool here has them.
 CLIENTS := .build/clients
 $(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/package*.json) tests/e2e/clients/vllm_file.py
 	@mkdir -p $(STAMPS) "$$TMPDIR" $(CLIENTS)/node
@@ -116,6 +117,7 @@ $(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/packag
 	  $(CLIENTS)/python/bin/python tests/e2e/clients/vllm_file.py $(CLIENTS)/vllm_requests.py
 	@if command -v npm >/dev/null; then \
 	  cp tests/e2e/clients/package.json tests/e2e/clients/package-lock.json tests/e2e/clients/.npmrc $(CLIENTS)/node/; \
+	  system=/etc/ssl/certs/ca-certificates.crt; [ ! -f $$system ] || export NODE_EXTRA_CA_CERTS="$${NODE_EXTRA_CA_CERTS:-$$system}"; \
 	  $(STEP) .build/logs/clients-npm.log "npm packages: tests/e2e/clients/package-lock.json" \
 	    npm ci --omit=optional --no-fund --no-audit --ignore-scripts --cache "$(CURDIR)/.build/cache/npm" --prefix $(CLIENTS)/node; \
 	else echo "npm is not here: its clients are left out"; fi
