@@ -111,7 +111,12 @@ def run_model(arguments: argparse.Namespace, model: Path, n_threads: int) -> dic
         peer = Peer(arguments.peer.resolve(), scratch / "shim")
         ports = free_port(), free_port()
         ours = stack.enter_context(
-            running(unpaced_command(ports[0], model, *flags), {}, ports[0], scratch / "ours.log")
+            running(
+                unpaced_command(ports[0], model, "-np", "1", *flags),
+                {},
+                ports[0],
+                scratch / "ours.log",
+            )
         )
         command = peer.server_command(ports[1], model, *flags)
         theirs = stack.enter_context(running(command, peer.env(), ports[1], scratch / "peer.log"))

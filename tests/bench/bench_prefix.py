@@ -164,6 +164,7 @@ def main() -> None:
     text = markdown(report)
     print(text)
     if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
         (arguments.out / "prefix.json").write_text(json.dumps(report, indent=1) + "\n")
         (arguments.out / "prefix.md").write_text(text)
 
