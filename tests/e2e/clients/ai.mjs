@@ -35,7 +35,7 @@ for (const [name, model] of Object.entries(models)) {
 const schema = z.object({ kind: z.enum(["cat", "dog"]), tame: z.boolean() });
 for (const name of ["compatible", "openai chat", "openai responses"]) {
   const made = await generateObject({
-    model: models[name], schema, prompt: "Make one up", maxOutputTokens: 60, maxRetries: 0,
+    model: models[name], schema, prompt: "Make one up", maxOutputTokens: 400, maxRetries: 0,
   });
   assert.ok(["cat", "dog"].includes(made.object.kind), name);
 }
@@ -62,7 +62,7 @@ for (const name of ["compatible", "openai chat", "openai responses"]) {
 for (const name of ["compatible", "openai chat", "openai responses"]) {
   const stream = streamText({
     model: models[name], prompt: "Look", tools: { look }, toolChoice: "required",
-    maxOutputTokens: 100, maxRetries: 0, onError: failed,
+    maxOutputTokens: 400, maxRetries: 0, onError: failed,
   });
   const [call] = await stream.toolCalls;
   assert.equal(call.toolName, "look", name);

@@ -48,12 +48,12 @@ def check(client: anthropic.Anthropic) -> None:
     answer = client.messages.create(model="demo", max_tokens=5, messages=turns, tools=[TOOL])
     assert answer.role == "assistant"
     forced = {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "look"}}
-    called = client.messages.create(model="demo", max_tokens=100, messages=CHAT, **forced)
+    called = client.messages.create(model="demo", max_tokens=400, messages=CHAT, **forced)
     use = called.content[-1]
     assert called.stop_reason == "tool_use" and use.name == "look"
     assert use.input["thing"] in ("cat", "dog")
     with client.messages.stream(
-        model="demo", max_tokens=100, messages=CHAT, thinking={"type": "disabled"}, **forced
+        model="demo", max_tokens=400, messages=CHAT, thinking={"type": "disabled"}, **forced
     ) as stream:
         streamed = stream.get_final_message()
     assert streamed.content[-1].input["thing"] in ("cat", "dog")

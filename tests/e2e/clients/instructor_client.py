@@ -59,7 +59,7 @@ def main(url: str, key: str) -> None:
                         messages=[{"role": "user", "content": "Make one up"}],
                         response_model=wanted,
                         max_retries=0,
-                        max_tokens=200,
+                        max_tokens=400,
                         seed=seed,
                     )
                     assert isinstance(made, wanted), (mode, wanted)

@@ -31,7 +31,7 @@ def main(url: str, key: str) -> None:
     chunks = list(chat.stream("Tell me a story"))
     assert "".join(chunk.content for chunk in chunks) == whole.content
     assert sum((chunk.usage_metadata or {}).get("output_tokens", 0) for chunk in chunks) > 0
-    structured = ChatOpenAI(model="demo", base_url=f"{url}/v1", api_key=key, max_tokens=100, seed=1)
+    structured = ChatOpenAI(model="demo", base_url=f"{url}/v1", api_key=key, max_tokens=400, seed=1)
     weather = structured.with_structured_output(Weather, method="json_schema").invoke("How is it?")
     assert isinstance(weather, Weather)
     call = {"name": "look", "args": {"thing": "cat"}, "id": "t1", "type": "tool_call"}

@@ -66,7 +66,7 @@ def check_responses(client: openai.OpenAI) -> None:
     assert client.responses.create(input=follow_up, **fields).output_text
     tool = {"type": "function", "name": "look", "parameters": THING, "strict": True}
     with client.responses.stream(
-        model="demo", input="Look", tools=[tool], tool_choice="required", max_output_tokens=100
+        model="demo", input="Look", tools=[tool], tool_choice="required", max_output_tokens=400
     ) as stream:
         call = stream.get_final_response().output[-1]
     assert call.type == "function_call" and call.name == "look"
@@ -79,7 +79,7 @@ def check_responses(client: openai.OpenAI) -> None:
     assert client.responses.create(input=asked, tools=[tool], **fields).status
     form = {"type": "json_schema", "name": "thing", "schema": THING, "strict": True}
     made = client.responses.create(
-        model="demo", input="Make one up", text={"format": form}, max_output_tokens=100
+        model="demo", input="Make one up", text={"format": form}, max_output_tokens=400
     )
     assert json.loads(made.output_text)["thing"] in ("cat", "dog")
     try:
