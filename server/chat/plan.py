@@ -136,6 +136,8 @@ def _check_together(body: dict[str, Any], offer: ToolOffer, facts: TemplateFacts
 def _native_body(body: dict[str, Any], prompt: str, offer: ToolOffer) -> dict[str, Any]:
     """The rest of the body, as /completion takes it."""
     native = body | {"prompt": prompt, "echo": None}
+    if body.get("json_schema") == {}:  # of a chat it means any object, elsewhere any value
+        native["json_schema"] = {"type": "object"}
     logprobs, top = body.get("logprobs"), body.get("top_logprobs")
     if logprobs is not None and not isinstance(logprobs, bool):
         raise invalid_field("logprobs", f"type must be boolean, but is {json_type(logprobs)}")

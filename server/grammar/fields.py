@@ -24,7 +24,7 @@ async def read_grammar(engine: "Engine", body: "CompletionBody") -> GrammarSpec 
 
     Raises: ApiError (400) naming the field.
     """
-    spec = _of_response_format(body.response_format)
+    spec = _of_response_format(body.response_format, body.json_schema)
     if spec is not None and body.grammar:
         raise invalid("Cannot use both json_schema and grammar", param="response_format")
     if body.grammar:
@@ -47,7 +47,7 @@ def of_text(text: str) -> GrammarSpec:
     return GrammarSpec("lark" if text.lstrip().startswith(LARK_MARK) else "gbnf", text)
 
 
-def _of_response_format(value: Any) -> GrammarSpec | None:
+def _of_response_format(value: Any, json_schema: Any) -> GrammarSpec | None:
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -56,7 +56,8 @@ def _of_response_format(value: Any) -> GrammarSpec | None:
     if kind is None or kind in ("", "text"):
         return None
     if kind == "json_object":
-        return _of_schema(value.get("schema"))
+        says_it_elsewhere = "schema" not in value and json_schema
+        return None if says_it_elsewhere else _of_schema(value.get("schema"))
     if kind == "json_schema":
         wrapper = value.get("json_schema")
         if not isinstance(wrapper, dict):

@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import orjson
 
+from server.grammar.closed_objects import TooCombined, close_objects
+
 MAX_BYTES: Final = 262144
 MAX_NESTING: Final = 100
 # At most what llama-server's grammars allow between the parts of a value: a model at a high
@@ -62,7 +64,11 @@ def for_llguidance(text: str) -> str:
     if options.get("lenient"):
         raise SchemaError(f"{_OPTIONS}.lenient would ignore parts of the schema")
     merged = {"whitespace_pattern": _WHITESPACE} | options
-    return orjson.dumps(_without_annotations(schema) | {_OPTIONS: merged}).decode()
+    try:
+        closed = close_objects(_without_annotations(schema))
+    except TooCombined as error:
+        raise SchemaError(str(error)) from None
+    return orjson.dumps(closed | {_OPTIONS: merged}).decode()
 
 
 def _without_annotations(schema: dict[str, Any]) -> dict[str, Any]:

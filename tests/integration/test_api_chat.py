@@ -101,6 +101,24 @@ def test_a_forced_call_fits_its_schema(server: Server, choice: Any, stream: bool
             assert (name, arguments, choice) == ("noop", {}, "required")
 
 
+def test_an_empty_schema_of_a_chat_is_any_object(server: Server) -> None:
+    """As in llama-server; of /completion it is any value."""
+    forms: list[dict[str, Any]] = [
+        {"json_schema": {}},
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}},
+        {"response_format": {"type": "json_object"}, "json_schema": {}},
+    ]
+    for fields in forms:
+        answer = chat(server, **fields, max_tokens=1, temperature=2, top_k=0, seed=3)
+        assert answer["choices"][0]["message"]["content"].startswith("{"), fields
+
+
+def test_json_object_takes_the_schema_of_the_other_field(server: Server) -> None:
+    fields = {"response_format": {"type": "json_object"}, "json_schema": {"const": {"k": 1}}}
+    content = chat(server, **fields, max_tokens=60)["choices"][0]["message"]["content"]
+    assert json.loads(content) == {"k": 1}
+
+
 def test_response_format_holds_in_chat(server: Server) -> None:
     schema = {
         "type": "object",
