@@ -6,6 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
@@ -399,7 +400,7 @@ void bind_request(nb::module_& m) {
           [](const PyStopStrings& self, const std::vector<TokenId>& tokens) {
             StopMatcher matcher(self.stops);
             for (std::size_t i = 0; i < tokens.size(); ++i) {
-              if (matcher.accept(tokens[i])) return static_cast<int>(i);
+              if (matcher.accept(tokens[i]) > 0) return static_cast<int>(i);
             }
             return -1;
           },
@@ -415,12 +416,44 @@ void bind_request(nb::module_& m) {
           },
           "token"_a);
 
+  nb::class_<TextLimits>(m, "TextLimits")
+      .def(
+          "__init__",
+          [](TextLimits* self, const nb::list& pieces, std::int32_t n_indent,
+             std::int64_t t_max_ms) {
+            auto made = std::make_shared<const TokenPieces>(to_strings(pieces));
+            new (self) TextLimits(TokenText{.pieces = made, .special = made, .spelled_out = {}},
+                                  n_indent, t_max_ms);
+          },
+          "pieces"_a, "n_indent"_a, "t_max_ms"_a,
+          nb::sig("def __init__(self, pieces: list[bytes], n_indent: int, t_max_ms: int) -> None"))
+      .def(
+          "first_end",
+          [](TextLimits limits, const PyStopStrings& stops, const std::vector<TokenId>& tokens,
+             const std::vector<std::int64_t>& times_us) {
+            StopMatcher matcher(stops.stops);
+            for (std::size_t i = 0; i < tokens.size(); ++i) {
+              const std::size_t n_stop_bytes = matcher.accept(tokens[i]);
+              const FinishReason reason =
+                  limits.accept(tokens[i], {.n_stop_bytes = n_stop_bytes,
+                                            .may_become_stop = matcher.may_become_stop(),
+                                            .is_end = false,
+                                            .now_us = times_us.at(i)});
+              if (reason != FinishReason::kNone || n_stop_bytes > 0) {
+                return std::tuple(static_cast<int>(i), static_cast<int>(reason), limits.cut_line());
+              }
+            }
+            return std::tuple(-1, 0, -1);
+          },
+          "stops"_a, "tokens"_a, "times_us"_a);
+
   nb::class_<RequestSpec>(m, "RequestSpec")
       .def(nb::init<>())
       .def_rw("id", &RequestSpec::id)
       .def_rw("prompt", &RequestSpec::prompt)
       .def_rw("sampling", &RequestSpec::sampling)
       .def_rw("dry_breakers", &RequestSpec::dry_breakers)
+      .def_rw("limits", &RequestSpec::limits)
       .def_rw("max_tokens", &RequestSpec::max_tokens)
       .def_rw("n_probs", &RequestSpec::n_probs)
       .def_rw("want_logprob", &RequestSpec::want_logprob)
@@ -544,6 +577,7 @@ void bind_event(nb::module_& m) {
                                                                   : e.record.token.n_cells;
                    })
       .def_prop_ro("status", [](const E& e) { return e.record.finished.status; })
+      .def_prop_ro("cut_line", [](const E& e) { return e.record.finished.cut_line; })
       .def_prop_ro("top_logprobs", &alternatives_of,
                    nb::sig("def top_logprobs(self) -> list[tuple[int, float]]"));
 }
@@ -633,13 +667,21 @@ void bind_engine(nb::module_& m) {
           [](PyEngine& self, const nb::list& stops, bool special, std::vector<TokenId> preserved) {
             const std::vector<std::string> strings = to_strings(stops);
             const nb::gil_scoped_release release;
-            return compile_stops(
-                self.get().make_stop_strings(strings, special, std::move(preserved)),
-                self.get().decode_loop().loop != DecodeLoop::kHost);
+            return compile_stops(std::make_shared<const StopStrings>(
+                                     self.get().token_text(special, std::move(preserved)), strings),
+                                 self.get().decode_loop().loop != DecodeLoop::kHost);
           },
           "stops"_a, "special"_a, "preserved"_a,
           nb::sig("def make_stop_strings(self, stops: list[bytes], special: bool, "
                   "preserved: collections.abc.Sequence[int]) -> StopStrings"))
+      .def(
+          "make_text_limits",
+          [](PyEngine& self, std::int32_t n_indent, std::int64_t t_max_ms, bool special,
+             std::vector<TokenId> preserved) {
+            return TextLimits(self.get().token_text(special, std::move(preserved)), n_indent,
+                              t_max_ms);
+          },
+          "n_indent"_a, "t_max_ms"_a, "special"_a, "preserved"_a)
       .def(
           "make_dry_breakers",
           [](PyEngine& self, const std::vector<std::string>& breakers) {

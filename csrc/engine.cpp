@@ -154,17 +154,13 @@ const TokenPieces& Engine::token_pieces(bool special) const {
   return special ? *pieces_special_ : *pieces_;
 }
 
-std::shared_ptr<const StopStrings> Engine::make_stop_strings(std::span<const std::string> stops,
-                                                             bool special,
-                                                             std::vector<TokenId> preserved) const {
+TokenText Engine::token_text(bool special, std::vector<TokenId> preserved) const {
   const std::int32_t n_vocab = vocabulary().n_tokens();
   for (const TokenId token : preserved) check_token(token, n_vocab, "preserved_tokens");
   std::sort(preserved.begin(), preserved.end());
-  return std::make_shared<const StopStrings>(
-      TokenText{.pieces = special ? pieces_special_ : pieces_,
-                .special = pieces_special_,
-                .spelled_out = std::move(preserved)},
-      stops);
+  return {.pieces = special ? pieces_special_ : pieces_,
+          .special = pieces_special_,
+          .spelled_out = std::move(preserved)};
 }
 
 std::vector<std::int32_t> Engine::tokenize(std::string_view text, bool add_special,

@@ -53,8 +53,7 @@ class Engine {
   [[nodiscard]] DryBreakers make_dry_breakers(std::span<const std::string> breakers);
   // Control tokens count as text where `special` is set or `preserved` has them. Throws
   // std::invalid_argument.
-  [[nodiscard]] std::shared_ptr<const StopStrings> make_stop_strings(
-      std::span<const std::string> stops, bool special, std::vector<TokenId> preserved) const;
+  [[nodiscard]] TokenText token_text(bool special, std::vector<TokenId> preserved) const;
   // Any thread, once ready; throw SlotFileError. See slot_file.h.
   [[nodiscard]] std::size_t write_slot_file(const SlotAction& action, const std::string& directory,
                                             const std::string& name) const;

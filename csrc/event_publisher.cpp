@@ -96,7 +96,8 @@ void EventPublisher::finished(Slot& slot, FinishReason reason, std::int32_t stat
   event.finished = {.n_decoded = slot.n_decoded,
                     .n_cells = slot.n_cells(),
                     .status = status,
-                    .n_shifts = slot.n_shifts};
+                    .n_shifts = slot.n_shifts,
+                    .cut_line = slot.spec->limits.cut_line()};
   counters_.n_requests_finished.add(1);
   if (reason == FinishReason::kCancelled) counters_.n_requests_cancelled.add(1);
   if (is_error(reason)) counters_.n_requests_failed.add(1);
@@ -122,7 +123,7 @@ void EventPublisher::refused(RequestSpec* spec, FinishReason reason) noexcept {
   event.t_us = steady_us();
   event.kind = EventKind::kFinished;
   event.finish_reason = reason;
-  event.finished = {.n_decoded = 0, .n_cells = 0, .status = 0, .n_shifts = 0};
+  event.finished = {.n_decoded = 0, .n_cells = 0, .status = 0, .n_shifts = 0, .cut_line = -1};
   counters_.n_requests_finished.add(1);
   if (reason == FinishReason::kCancelled) counters_.n_requests_cancelled.add(1);
   push(event);

@@ -18,13 +18,14 @@ enum class HostReason : std::uint8_t {
   kChain,       // the chain is not one that the device draws by
   kTopK,        // more candidates than the device holds
   kStopLength,  // its stop strings are too long for the tokens that may end them to be listed
+  kTextLimits,  // its lines or its time are limited: every token is looked at before the next
   kContextEnd,  // the last cell of the context: the request ends there or the context is shifted
 };
 
 // By HostReason; the values of a metric's label.
-inline constexpr std::array<const char*, 11> kHostReasonNames{
-    "none", "shared", "logprobs", "logit_bias",  "mirostat",   "adaptive_p",
-    "dry",  "chain",  "top_k",    "stop_length", "context_end"};
+inline constexpr std::array<const char*, 12> kHostReasonNames{
+    "none", "shared", "logprobs", "logit_bias",  "mirostat",    "adaptive_p",
+    "dry",  "chain",  "top_k",    "stop_length", "text_limits", "context_end"};
 inline constexpr std::size_t kHostReasons = kHostReasonNames.size();
 
 }  // namespace unpaced

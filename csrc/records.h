@@ -48,6 +48,8 @@ enum class FinishReason : std::uint8_t {
   kGrammarEnd,      // the grammar is complete, and the request bans the tokens that end the text
   kGrammarDeadEnd,  // the request bans every token that its grammar allows: an error
   kGrammarFailed,   // the grammar's limits, or no answer in time: an error; the mask says more
+  kIndentLimit,     // a line of the text is indented too little: it is cut off
+  kTimeLimit,       // a new line came after the time that the request has
 };
 
 [[nodiscard]] constexpr bool is_error(FinishReason reason) noexcept {
@@ -96,6 +98,7 @@ struct alignas(64) TokenEvent {
       std::int32_t n_cells;   // tokens the slot's KV holds
       std::int32_t status;    // kDecodeFailed: llama_decode's return value
       std::int32_t n_shifts;  // context shifts: the beginning is no longer in the KV
+      std::int32_t cut_line;  // see TextLimits; -1: the whole text counts
     } finished;               // kFinished
   };
 };

@@ -11,6 +11,7 @@
 #include "sampling/dry_breakers.h"
 #include "sampling/sampling_params.h"
 #include "stop_matcher.h"
+#include "text_limits.h"
 
 namespace unpaced {
 
@@ -23,6 +24,7 @@ struct RequestSpec {
   std::vector<LogitBias> logit_bias;  // every token in [0, n_vocab); duplicates add up
   DryBreakers dry_breakers;
   StopMatcher stop;
+  TextLimits limits;
   // Bitset of tokens after which the host must look before the next step; null: only EOG tokens.
   // Where the GPU runs the loop it leaves it there.
   std::shared_ptr<const std::vector<std::uint32_t>> pause_tokens;

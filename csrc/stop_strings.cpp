@@ -34,10 +34,12 @@ StopStrings::StopStrings(TokenText text, std::span<const std::string> stops)
   }
 }
 
-bool StopStrings::advance(TokenId token, std::span<std::uint64_t> matched) const noexcept {
+std::size_t StopStrings::advance(TokenId token, std::span<std::uint64_t> matched) const noexcept {
   const std::size_t n = n_words();
-  for (const char c : text_[token]) {
-    const std::uint64_t* agree = &agree_[static_cast<unsigned char>(c) * n];
+  const std::string_view text = text_[token];
+  std::size_t n_bytes = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const std::uint64_t* agree = &agree_[static_cast<unsigned char>(text[at]) * n];
     std::uint64_t carry = 0;
     std::uint64_t ended = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -47,9 +49,22 @@ bool StopStrings::advance(TokenId token, std::span<std::uint64_t> matched) const
       carry = before >> 63;
       ended |= matched[i] & ends_[i];
     }
-    if (ended != 0) return true;
+    if (ended != 0) n_bytes = std::max(n_bytes, longest_ended(matched) + text.size() - at - 1);
   }
-  return false;
+  return n_bytes;
+}
+
+std::size_t StopStrings::longest_ended(std::span<const std::uint64_t> matched) const noexcept {
+  std::size_t longest = 0;
+  std::size_t start = 0;
+  for (std::size_t bit = 0; bit < n_words() * 64; ++bit) {
+    const auto has = [bit](std::span<const std::uint64_t> bits) {
+      return (bits[bit / 64] >> bit % 64 & 1U) != 0;
+    };
+    if (has(starts_)) start = bit;
+    if (has(ends_) && has(matched)) longest = std::max(longest, bit - start + 1);
+  }
+  return longest;
 }
 
 std::vector<std::uint32_t> StopStrings::completing_tokens() const {
@@ -59,7 +74,8 @@ std::vector<std::uint32_t> StopStrings::completing_tokens() const {
   for (TokenId token = 0; token < n_tokens; ++token) {
     // After some text or other any part of any stop may be matched.
     std::fill(matched.begin(), matched.end(), ~0ULL);
-    if (advance(token, matched)) tokens[static_cast<std::size_t>(token / 32)] |= 1U << token % 32;
+    if (advance(token, matched) > 0)
+      tokens[static_cast<std::size_t>(token / 32)] |= 1U << token % 32;
   }
   return tokens;
 }

@@ -38,9 +38,9 @@ class StopStrings {
 
   // How far each stop is matched: 64 bytes of stops a word.
   [[nodiscard]] std::size_t n_words() const noexcept { return starts_.size(); }
-  // Moves `matched` on by the token's bytes. True: a stop string ended in them; what `matched` is
-  // then does not matter.
-  bool advance(TokenId token, std::span<std::uint64_t> matched) const noexcept;
+  // Moves `matched` on by the token's bytes. Where stop strings ended in them, the bytes from the
+  // beginning of the earliest to the token's end; 0: none did.
+  std::size_t advance(TokenId token, std::span<std::uint64_t> matched) const noexcept;
 
   // The tokens that can complete a stop string after some text, as a bitset of 32-bit words: those
   // whose piece contains a stop, or begins with the end of one. No other token ever does. Takes
@@ -48,6 +48,9 @@ class StopStrings {
   [[nodiscard]] std::vector<std::uint32_t> completing_tokens() const;
 
  private:
+  // Length of the longest stop string that `matched` says has ended.
+  [[nodiscard]] std::size_t longest_ended(std::span<const std::uint64_t> matched) const noexcept;
+
   const TokenText text_;
   std::vector<std::uint64_t> starts_;
   std::vector<std::uint64_t> ends_;

@@ -303,6 +303,10 @@ class Engine:
         if request.stop:
             key = (request.stop, request.special, request.preserved_tokens)
             spec.set_stop(self._stop_strings(key))
+        if request.n_indent > 0 or request.t_max_ms > 0:
+            spec.limits = self._native.make_text_limits(
+                request.n_indent, request.t_max_ms, request.special, request.preserved_tokens
+            )
         for name in ("cache_prompt", "id_slot", "n_cache_reuse", "n_keep", "n_discard"):
             setattr(spec, name, getattr(request, name))
         if request.grammar is not None:

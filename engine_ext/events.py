@@ -24,7 +24,9 @@ class EventKind(IntEnum):
     PROMPT_LOGPROB = 4
     """Logprob of prompt token number `n_decoded`, given the tokens before it."""
     FINISHED = 5
-    """Last event of a request: `finish_reason`, `n_decoded`, `n_cells`, `status`, `n_shifts`.
+    """Last event of a request: `finish_reason`, `n_decoded`, `n_cells`, `status`, `n_shifts`,
+    `cut_line`: of the text's lines, counted from 0, the one that is cut off after its indentation;
+    -1: none is.
 
     It is also the only event of a slot action.
     """
@@ -55,6 +57,10 @@ class FinishReason(IntEnum):
     GRAMMAR_FAILED = 12
     """The grammar is too complex to go on, or gave no answer in time: an error; `TokenMask.failure`
     says more."""
+    INDENT_LIMIT = 13
+    """A line is indented less than `Request.n_indent`: it and what follows is cut off."""
+    TIME_LIMIT = 14
+    """A new line came later than `Request.t_max_ms` after the first token."""
 
     @property
     def is_error(self) -> bool:

@@ -27,6 +27,11 @@ class Request:
     answer's bytes hold one of them is the last one, and is published. Control tokens have no text
     unless `special` is set or they are among `preserved_tokens`.
 
+    `n_indent`: spaces and tabs that every line after the first must begin with, else the text ends
+    before what follows them; 0: no limit. `t_max_ms`: the first line that ends so long after the
+    first token is the last one, but a text of one line goes on; below 1: no limit. Both as
+    llama-server has them, see csrc/text_limits.h.
+
     `grammar`: what the sequence must be, of `Engine.compile_grammar`; when it is complete only the
     tokens that end the text may come.
     """
@@ -41,6 +46,8 @@ class Request:
     stop: tuple[bytes, ...] = ()
     special: bool = False
     preserved_tokens: tuple[int, ...] = ()
+    n_indent: int = 0
+    t_max_ms: int = -1
     n_cache_reuse: int = 0
     id_slot: int = -1
     n_keep: int = 0
@@ -54,6 +61,14 @@ class Request:
             raise ValueError(f"n_probs: must be >= 0, but got {self.n_probs}")
         if sum(map(len, self.stop)) > MAX_STOP_BYTES:
             raise ValueError(f"stop: must be at most {MAX_STOP_BYTES} bytes together")
-        for name, low in (("n_cache_reuse", 0), ("id_slot", -1), ("n_keep", -1), ("n_discard", 0)):
+        if not self.t_max_ms < 2**63:
+            raise ValueError(f"t_max_ms: must be below 2^63, but got {self.t_max_ms}")
+        for name, low in (
+            ("n_cache_reuse", 0),
+            ("id_slot", -1),
+            ("n_keep", -1),
+            ("n_discard", 0),
+            ("n_indent", 0),
+        ):
             if not low <= getattr(self, name) < 2**31:
                 raise ValueError(f"{name}: must be >= {low}, but got {getattr(self, name)}")

@@ -82,8 +82,8 @@ class Choice:
         if generation.error is not None:
             raise generation.error
         writer.content.append(generation.finish_text())
-        if generation.n_chars_kept is not None:
-            writer.cut(generation.n_chars_kept)
+        if generation.cut_line >= 0:
+            writer.cut(generation.cut_line)
         self.close()
 
     async def read_frames(self, *, progress: bool) -> bytes:

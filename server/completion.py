@@ -29,7 +29,6 @@ from server.responses.writer import ChoiceWriter, ResponseFacts
 from server.schemas.completion import CompletionBody
 from server.state import ServerState
 from server.streaming import SlowClient, StreamOptions, stream_merged, stream_one
-from server.text_limits import TextLimits
 from server.text_stream import engine_stops
 
 if TYPE_CHECKING:
@@ -99,7 +98,11 @@ async def make_completion(
     for index, ticket in enumerate(tickets):
         prompt, child = prompts[index // n], facts.of_child(index % n)
         generation = Generation(
-            index, facts.pieces, settings.stop, state.metrics.inter_token, _text_limits(body)
+            index,
+            facts.pieces,
+            settings.stop,
+            state.metrics.inter_token,
+            is_limited=bool(body.n_indent) or (body.t_max_predict_ms or 0) > 0,
         )
         choices.append(
             Choice(
@@ -118,11 +121,6 @@ async def make_completion(
 def _note_start(state: ServerState, choice: Choice, event: "TokenEvent") -> None:
     facts = choice.writer.facts
     state.slots.started(event, choice.ticket, choice.generation, facts.settings)
-
-
-def _text_limits(body: CompletionBody) -> TextLimits | None:
-    n_indent, t_max_ms = body.n_indent or 0, body.t_max_predict_ms or 0
-    return TextLimits(n_indent, t_max_ms) if n_indent > 0 or t_max_ms > 0 else None
 
 
 def _generation_settings(
@@ -168,6 +166,8 @@ def _engine_request(
         stop=engine_stops(settings.stop),
         special=state.settings.special,
         preserved_tokens=settings.preserved_tokens,
+        n_indent=body.n_indent or 0,
+        t_max_ms=body.t_max_predict_ms or 0,
         grammar=grammar,
     )
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 from engine_ext import EventKind, FinishReason
 from server.errors import ApiError, invalid, server_fault, unavailable
 from server.histogram import Histogram
-from server.text_limits import TextLimits
-from server.text_stream import TextStream
+from server.text_stream import TextStream, engine_stops
 from server.timings import Timings
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ _STOP_TYPES: Final = {
     FinishReason.TOKEN_LIMIT: "limit",
     FinishReason.CONTEXT_LIMIT: "limit",
     FinishReason.STOP_STRING: "word",
+    FinishReason.INDENT_LIMIT: "limit",
+    FinishReason.TIME_LIMIT: "limit",
 }
 
 
@@ -33,14 +34,16 @@ class Generation:
 
     It knows nothing of JSON or of sockets. `is_over` comes with the FINISHED event, or with the
     token that completes a stop string: the engine ends there too, unless the stop string is one
-    that bytes do not express; what it decoded beyond that is dropped.
+    that bytes do not express; what it decoded beyond that is dropped. Where the text is limited in
+    other ways too, the engine says which of them counts.
     """
 
     __slots__ = (
         "_inter_token",
-        "_limits",
+        "_is_limited",
         "_pieces",
         "_text",
+        "cut_line",
         "error",
         "grammar_failure",
         "has_new_line",
@@ -59,18 +62,22 @@ class Generation:
         pieces: Sequence[bytes],
         stops: Sequence[str],
         inter_token: Histogram,
-        limits: TextLimits | None = None,
+        *,
+        is_limited: bool = False,
     ) -> None:
         self.index = index
         self._pieces = pieces
         self._text = TextStream(stops)
         self._inter_token = inter_token
-        self._limits = limits
+        self._is_limited = is_limited and len(engine_stops(stops)) == len(set(stops) - {""})
         self.slot = -1
         self.timings = Timings()
         self.has_new_line = False
         self.truncated = False
         self.stop_type = "none"
+        self.cut_line = -1
+        """Of the text's lines, counted from 0, the one that is cut off after its indentation; -1:
+        none is."""
         self.error: ApiError | None = None
         self.grammar_failure = ""  # of the engine, with the end
         self.is_over = False
@@ -87,11 +94,6 @@ class Generation:
     def finish_reason(self) -> str:
         """OpenAI's word for the end."""
         return "stop" if self.stop_type in ("eos", "word") else "length"
-
-    @property
-    def n_chars_kept(self) -> int | None:
-        """Characters of the text before the line that ended it; None: all of them."""
-        return None if self._limits is None else self._limits.n_chars_kept
 
     def feed(self, event: "TokenEvent") -> str | None:
         """Take one event. Returns a token's final text, "" included; None for other events."""
@@ -129,16 +131,11 @@ class Generation:
             timings.n_processed = timings.n_prompt
         timings.last_token_us = t_us
         timings.n_decoded += 1
-        piece = self._pieces[event.token]
-        text = self._text.push(piece)
+        text = self._text.push(self._pieces[event.token])
         if "\n" in text:
             self.has_new_line = True
-        if self._text.stopping_word:
+        if self._text.stopping_word and not self._is_limited:
             self._end("word", event)
-        elif self._limits is not None:
-            elapsed_ms = (t_us - timings.first_token_us) / 1e3
-            if self._limits.ends(piece, text, elapsed_ms):
-                self._end("limit", event)
         return text
 
     def _end(self, stop_type: str, event: "TokenEvent") -> None:
@@ -149,6 +146,7 @@ class Generation:
 
     def _take_finish(self, reason: FinishReason, event: "TokenEvent") -> None:
         self._end(_STOP_TYPES.get(reason, "none"), event)
+        self.cut_line = event.cut_line
         self.truncated = self.truncated or reason is FinishReason.CONTEXT_LIMIT
         n = self.timings.n_decoded
         if reason is FinishReason.NON_FINITE:

@@ -103,6 +103,8 @@ HostReason DeviceStepper::why_host(const Slot& slot) {
   if (slot.n_cells() + 1 >= n_ctx()) return HostReason::kContextEnd;
   const RequestSpec& spec = *slot.spec;
   if (!spec.stop.empty() && spec.pause_tokens == nullptr) return HostReason::kStopLength;
+  // A line is looked at with tokens that come after it: no set of tokens to pause at tells when.
+  if (!spec.limits.empty()) return HostReason::kTextLimits;
   return DeviceSampler::refusal(spec, host_.sampler(slot));
 }
 

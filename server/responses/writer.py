@@ -121,9 +121,13 @@ class ChoiceWriter(ABC):
         if self.facts.body.n_probs:
             self.probs.append(self.probs_of(event))
 
-    def cut(self, n_chars: int) -> None:
-        """Keep so many characters of a text that did not stream."""
-        self.content[:] = ["".join(self.content)[:n_chars]]
+    def cut(self, line: int) -> None:
+        """Keep what comes before this line, counted from 0, and its indentation, of a text that
+        did not stream."""
+        lines = "".join(self.content).split("\n")
+        last = lines[line] if line < len(lines) else ""
+        indentation = last[: len(last) - len(last.lstrip(" \t"))]
+        self.content[:] = ["\n".join([*lines[:line], indentation])]
 
     def drop_probs(self, n: int) -> None:
         """Leave out the last `n` tokens' probabilities: those of a stop string."""

@@ -172,6 +172,52 @@ async def test_slots_stop_each_for_itself() -> None:
         assert [events[-1].n_decoded for events in ends] == [n, 20]
 
 
+async def test_the_token_that_shows_a_line_too_little_indented_is_the_last() -> None:
+    async with running_engine() as engine:
+        prompt = await engine.tokenize("Once upon a time")
+        text = "if a:\n    b\n  c\n    d"
+        grammar = await engine.compile_grammar("regex", text)
+        whole, last = await run(engine, Request(prompt=prompt, sampling=ENDLESS, grammar=grammar))
+        assert b"".join(engine.token_pieces[token] for token in whole) == text.encode()
+        assert last.cut_line == -1
+        # The line is looked at with the first token after the one that lets the check reach it.
+        n = next(n for n in range(len(whole)) if has_text(engine, whole[:n], line=2))
+        request = Request(prompt=prompt, sampling=ENDLESS, grammar=grammar, n_indent=3)
+        n_before = engine.stats().n_tokens_decoded
+        tokens, last = await run(engine, request)
+        assert FinishReason(last.finish_reason) is FinishReason.INDENT_LIMIT
+        assert last.cut_line == 2
+        assert tokens == whole[: len(tokens)]
+        assert n <= len(tokens) <= n + 2 < len(whole)
+        assert engine.stats().n_tokens_decoded - n_before == len(tokens)
+        assert last.n_cells == len(prompt) + len(tokens) - 1
+        for n_indent in (1, 2):
+            request = Request(prompt=prompt, sampling=ENDLESS, grammar=grammar, n_indent=n_indent)
+            assert (await run(engine, request))[0] == whole
+
+
+def has_text(engine: Engine, tokens: list[int], *, line: int) -> bool:
+    """Whether the line is there with more than its indentation."""
+    lines = b"".join(engine.token_pieces[token] for token in tokens).split(b"\n")
+    return len(lines) > line and lines[line].strip() != b""
+
+
+async def test_the_time_limit_ends_a_text_at_a_new_line() -> None:
+    async with running_engine() as engine:
+        prompt = await engine.tokenize("Once upon a time")
+        # A step takes more than 10 us, so that 2000 of them take more than 1 ms by far; and it
+        # cannot be the first new line of all, whose token comes with the clock's start.
+        grammar = await engine.compile_grammar("regex", "(a\n){2000}")
+        limited = Request(prompt=prompt, sampling=ENDLESS, grammar=grammar, t_max_ms=1)
+        tokens, last = await run(engine, limited)
+        assert FinishReason(last.finish_reason) is FinishReason.TIME_LIMIT
+        assert b"\n" in engine.token_pieces[tokens[-1]]
+        assert last.n_cells == len(prompt) + len(tokens) - 1
+        endless = Request(prompt=prompt, sampling=ENDLESS, max_tokens=50, t_max_ms=2**63 - 1)
+        _, last = await run(engine, endless)
+        assert FinishReason(last.finish_reason) is FinishReason.TOKEN_LIMIT
+
+
 def test_too_many_bytes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^stop: "):
         Request(prompt=[1], stop=(b"x" * 40000, b"y" * 40000))

@@ -4,7 +4,8 @@
     python -m tests.parity.seeded_parity --peer FOLDER --out docs/compat
 
 `--peer` is a folder with llama-server of llama.cpp 0c1e57098; it runs with our build's libraries,
-so that both sides compute the same logits. Sampling is on the CPU.
+so that both sides compute the same logits. Sampling is on the CPU. `--lines`: instead texts that a
+grammar dictates, which `n_indent` ends; to lines.json.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import gguf
 
+from tests.parity.line_requests import make_line_requests
 from tests.parity.pair import FAMILIES, Pair, serving_pair, tiny_model
 from tests.parity.sampled_requests import PROMPTS, make_requests
 from tests.support.llama_source import vocabulary
@@ -158,12 +160,19 @@ def compare_entry(a: Any, b: Any) -> tuple[bool, float]:
     return same, worst
 
 
-def run_family(pair: Pair, family: str, n: int, seed: int) -> SeededParity:
-    """All requests of one family."""
-    report = SeededParity(family)
+def requests_of(family: str, n: int, seed: int, *, lines: bool) -> list[tuple[str, dict[str, Any]]]:
+    """All requests of one family, with the names of their kinds."""
+    if lines:
+        return make_line_requests(n, seed)
     n_vocab, eos, adds_bos = read_vocabulary(family)
     prompts = PROMPTS if adds_bos else PROMPTS[:-1]  # without BOS an empty prompt is a 400 here
-    for kind, body in make_requests(n, n_vocab, eos, seed, prompts=prompts):
+    return make_requests(n, n_vocab, eos, seed, prompts=prompts)
+
+
+def run_family(pair: Pair, family: str, requests: list[tuple[str, dict[str, Any]]]) -> SeededParity:
+    """All requests of one family."""
+    report = SeededParity(family)
+    for kind, body in requests:
         ours, peer = pair.post("/completion", body)
         if (ours.status, peer.status) == (200, 200):
             compare_answers(report, kind, body, ours.body, peer.body)
@@ -183,12 +192,14 @@ def main() -> int:
     parser.add_argument("--family", action="append", choices=FAMILIES)
     parser.add_argument("-n", type=int, default=125, help="requests a family")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lines", action="store_true", help="texts with limited lines instead")
     parser.add_argument("--out", type=Path, help="folder for seeded.json")
     options = parser.parse_args()
     total, reports = SeededParity("all"), []
     for family in options.family or FAMILIES:
         with serving_pair(options.peer, tiny_model(family), *FLAGS) as pair:
-            report = run_family(pair, family, options.n, options.seed)
+            requests = requests_of(family, options.n, options.seed, lines=options.lines)
+            report = run_family(pair, family, requests)
         print(report.summary(), flush=True)
         for divergence in report.divergences[:5]:
             print(f"  {json.dumps(divergence, ensure_ascii=True)[:1500]}")
@@ -200,7 +211,8 @@ def main() -> int:
         for row in rows:
             row["divergences"] = row["divergences"][:N_SHOWN] if row["family"] != "all" else []
         text = json.dumps({"seed": options.seed, "families": rows}, indent=1, ensure_ascii=True)
-        (options.out / "seeded.json").write_text(text + "\n")
+        name = "lines.json" if options.lines else "seeded.json"
+        (options.out / name).write_text(text + "\n")
     is_good = total.n_equal >= 0.999 * total.n_positions
     return 0 if is_good and total.n_greedy_equal == total.n_greedy_positions else 1
 

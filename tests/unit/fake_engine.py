@@ -54,6 +54,7 @@ class FakeEvent:
     n_idle_saved: int = 0
     updated_cache: bool = False
     status: int = 0
+    cut_line: int = -1
     top_logprobs: list[tuple[int, float]] = field(default_factory=list)
 
 
@@ -94,7 +95,12 @@ class FakeSequence:
                 )
             )
 
-    def finish(self, reason: FinishReason = FinishReason.TOKEN_LIMIT, status: int = 0) -> None:
+    def finish(
+        self,
+        reason: FinishReason = FinishReason.TOKEN_LIMIT,
+        status: int = 0,
+        cut_line: int = -1,
+    ) -> None:
         self._push(
             FakeEvent(
                 kind=EventKind.FINISHED,
@@ -102,6 +108,7 @@ class FakeSequence:
                 n_decoded=self.n_decoded,
                 n_cells=self._n_cells(),
                 status=status,
+                cut_line=cut_line,
             )
         )
 

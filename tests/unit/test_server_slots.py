@@ -10,7 +10,6 @@ from server.admission import Admission, Ticket
 from server.host_memory import available_bytes
 from server.routes.slots import is_file_name
 from server.settings import Settings
-from server.text_limits import TextLimits
 from tests.unit.asgi_client import get, post, turns
 from tests.unit.fake_engine import FakeEngine
 from tests.unit.server_app import make_app
@@ -178,44 +177,36 @@ def test_the_folder_must_exist(tmp_path: Path) -> None:
 # -- ends of a text -------------------------------------------------------------------------------
 
 
-def feed(limits: TextLimits, pieces: list[str], ms: float = 0.0) -> int:
-    """How many pieces are taken before the text ends."""
-    for i, piece in enumerate(pieces):
-        if limits.ends(piece.encode(), piece, ms):
-            return i + 1
-    return -1
-
-
-def test_a_line_that_is_not_indented_ends_the_text_and_is_cut_off() -> None:
-    limits = TextLimits(4, 0)
-    assert feed(limits, ["def f():", "\n", "    ", "x", " = 1", "\n", "  ", "y", " z"]) == 8
-    assert limits.n_chars_kept == len("def f():\n    x = 1\n  ")
-    assert feed(TextLimits(2, 0), ["a", "\n", "  ", "b", "\n", "    ", "c", "\n", "  d"]) == -1
-    assert TextLimits(2, 0).n_chars_kept is None
-
-
-def test_the_time_limit_acts_with_a_new_line() -> None:
-    assert feed(TextLimits(0, 100), ["a", "b", "c"], ms=200) == -1
-    assert feed(TextLimits(0, 100), ["a", "b\n", "c"], ms=200) == 2
-    assert feed(TextLimits(0, 100), ["a", "b\n", "c"], ms=100) == -1
-
-
-async def test_limits_of_a_text_end_a_request() -> None:
+async def test_limits_of_a_text_reach_the_engine_and_cut_it() -> None:
     engine = FakeEngine()
     app = make_app(engine)
-    bodies: list[dict[str, object]] = [{"n_indent": 2}, {}]
-    for body in bodies:
-        request = post(app, "/completion", {"prompt": "p", **body})
-        n = len(engine.sequences) + 1
-        sequence = await engine.submitted(n)
-        sequence.start()
-        sequence.tokens(b"a\n b\nc\n d")
-        if not body:
-            sequence.finish(FinishReason.TOKEN_LIMIT)
-        answer = (await request.done()).json
-        # The first line of all is looked at only after a new line has come.
-        assert answer["content"] == ("a\n " if body else "a\n b\nc\n d")
-        assert answer["stop_type"] == "limit"
+    request = post(
+        app, "/completion", {"prompt": "p", "n_indent": 2, "t_max_predict_ms": 7, "stop": ["d"]}
+    )
+    sequence = await engine.submitted(1)
+    assert (sequence.request.n_indent, sequence.request.t_max_ms) == (2, 7)
+    sequence.start()
+    # The token that completes a stop string is a limit's if the engine says so.
+    sequence.tokens(b"a\n  b\n c\n d")
+    sequence.finish(FinishReason.INDENT_LIMIT, cut_line=2)
+    answer = (await request.done()).json
+    assert answer["content"] == "a\n  b\n "
+    assert answer["stop_type"] == "limit"
+    assert answer["stopping_word"] == "d"
+
+
+@pytest.mark.parametrize("reason", [FinishReason.STOP_STRING, FinishReason.EOS])
+async def test_a_cut_line_leaves_the_reason_as_it_is(reason: FinishReason) -> None:
+    engine = FakeEngine()
+    app = make_app(engine)
+    request = post(app, "/completion", {"prompt": "p", "n_indent": 1, "stop": ["x"]})
+    sequence = await engine.submitted(1)
+    sequence.start()
+    sequence.tokens(b"a\nb" + b"x" * (reason is FinishReason.STOP_STRING))
+    sequence.finish(reason, cut_line=1 if reason is FinishReason.EOS else -1)
+    answer = (await request.done()).json
+    assert answer["content"] == ("a\n" if reason is FinishReason.EOS else "a\nb")
+    assert answer["stop_type"] == ("eos" if reason is FinishReason.EOS else "word")
 
 
 # -- memory ---------------------------------------------------------------------------------------
