@@ -36,8 +36,11 @@ class Round:
     itl_p99_us: float
     front_cpu_us_per_token: float
     """CPU of the process's main thread (ours: the front end) by tokens."""
+    decode_cpu_us_per_token: float
+    """CPU of the busiest threads, as many as decode: what other programs on the machine change
+    least."""
     beside_decode_cpu_us_per_token: float
-    """CPU of the whole process less its busiest threads, as many as decode; comparable."""
+    """CPU of the whole process less these; comparable."""
     process_cpu_us_per_token: float
 
 
@@ -86,6 +89,7 @@ def measure(server: ServerProcess, body: dict[str, Any], n_threads: int) -> Roun
         itl_p50_us=gaps[len(gaps) // 2],
         itl_p99_us=gaps[int(len(gaps) * 0.99)],
         front_cpu_us_per_token=main / timing.n_tokens * 1e6,
+        decode_cpu_us_per_token=decoding / timing.n_tokens * 1e6,
         beside_decode_cpu_us_per_token=(total - decoding) / timing.n_tokens * 1e6,
         process_cpu_us_per_token=total / timing.n_tokens * 1e6,
     )
@@ -103,20 +107,17 @@ def median_of(rounds: list[Round]) -> dict[str, float]:
     return {field: statistics.median(row[field] for row in rows) for field in rows[0]}
 
 
-def run_model(arguments: argparse.Namespace, model: Path, n_threads: int) -> dict[str, Any]:
-    """All rounds for one model and thread count."""
-    flags = ["-c", str(arguments.ctx), "-t", str(n_threads)]
+def run_model(
+    arguments: argparse.Namespace, model: Path, n_threads: int, n_slots: int
+) -> dict[str, Any]:
+    """All rounds for one model, thread count and number of slots (-1: the default)."""
+    flags = ["-c", str(arguments.ctx), "-t", str(n_threads), "-np", str(n_slots)]
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         peer = Peer(arguments.peer.resolve(), scratch / "shim")
         ports = free_port(), free_port()
         ours = stack.enter_context(
-            running(
-                unpaced_command(ports[0], model, "-np", "1", *flags),
-                {},
-                ports[0],
-                scratch / "ours.log",
-            )
+            running(unpaced_command(ports[0], model, *flags), {}, ports[0], scratch / "ours.log")
         )
         command = peer.server_command(ports[1], model, *flags)
         theirs = stack.enter_context(running(command, peer.env(), ports[1], scratch / "peer.log"))
@@ -133,19 +134,16 @@ def run_model(arguments: argparse.Namespace, model: Path, n_threads: int) -> dic
                 rounds[name].append(measure(servers[name], request_body(arguments.n, i), n_threads))
             time.sleep(arguments.pause)
             bench.append(peer.bench_tokens_per_s(model, arguments.n, "-t", str(n_threads)))
-    return summarise(model, n_threads, rounds, bench)
+    about = {"model": model.name, "n_threads": n_threads, "n_slots": n_slots}
+    return {**about, **summarise(rounds, bench)}
 
 
-def summarise(
-    model: Path, n_threads: int, rounds: dict[str, list[Round]], bench: list[float]
-) -> dict[str, Any]:
+def summarise(rounds: dict[str, list[Round]], bench: list[float]) -> dict[str, Any]:
     """Medians and the ratios that count."""
     medians = {name: median_of(measured) for name, measured in rounds.items()}
     tg = statistics.median(bench)
     ours = medians["unpaced"]["tokens_per_s"]
     return {
-        "model": model.name,
-        "n_threads": n_threads,
         "llama_bench_tokens_per_s": tg,
         "medians": medians,
         "unpaced_by_llama_bench": ours / tg,
@@ -153,6 +151,11 @@ def summarise(
         "rounds": {name: [asdict(one) for one in measured] for name, measured in rounds.items()},
         "llama_bench_rounds": bench,
     }
+
+
+def slots_name(n_slots: int) -> str:
+    """A cell of the table."""
+    return "4 (default)" if n_slots < 0 else str(n_slots)
 
 
 def markdown(report: dict[str, Any]) -> str:
@@ -167,17 +170,19 @@ def markdown(report: dict[str, Any]) -> str:
         "",
         f"Hardware: {report['hardware']}",
         "",
-        "| model | threads | unpaced tok/s | llama-server tok/s | llama-bench tg tok/s "
-        "| ÷ llama-server | ÷ llama-bench | front-end CPU µs/token | CPU beside decode µs/token "
-        "(peer) | ITL p50 / p99 µs (peer) |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| model | threads | slots | unpaced tok/s | llama-server tok/s | llama-bench tg tok/s "
+        "| ÷ llama-server | ÷ llama-bench | decode thread CPU µs/token (peer) "
+        "| front-end CPU µs/token | CPU beside decode µs/token (peer) | ITL p50 / p99 µs (peer) |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in report["results"]:
         ours, peer = row["medians"]["unpaced"], row["medians"]["llama_server"]
         lines.append(
-            f"| {row['model']} | {row['n_threads']} | {ours['tokens_per_s']:.1f} "
+            f"| {row['model']} | {row['n_threads']} | {slots_name(row['n_slots'])} "
+            f"| {ours['tokens_per_s']:.1f} "
             f"| {peer['tokens_per_s']:.1f} | {row['llama_bench_tokens_per_s']:.1f} "
             f"| {row['unpaced_by_llama_server']:.3f} | {row['unpaced_by_llama_bench']:.3f} "
+            f"| {ours['decode_cpu_us_per_token']:.1f} ({peer['decode_cpu_us_per_token']:.1f}) "
             f"| {ours['front_cpu_us_per_token']:.1f} "
             f"| {ours['beside_decode_cpu_us_per_token']:.1f} "
             f"({peer['beside_decode_cpu_us_per_token']:.1f}) "
@@ -193,6 +198,9 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, required=True, help="folder of the peer's binaries")
     parser.add_argument("--model", type=Path, nargs="+", default=[DEMO])
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument(
+        "--slots", type=int, nargs="+", default=[1], help="-np of both; -1: the default, 4"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--n", type=int, default=384, help="tokens a request")
     parser.add_argument(
@@ -202,15 +210,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for http.json and http.md")
     arguments = parser.parse_args()
     results = [
-        run_model(arguments, model, n_threads)
+        run_model(arguments, model, n_threads, n_slots)
         for model in arguments.model
         for n_threads in arguments.threads
+        for n_slots in arguments.slots
     ]
     threads = " ".join(map(str, arguments.threads))
+    slots = " ".join(map(str, arguments.slots))
     models = " ".join(model.name for model in arguments.model)
     report = {
         "command": f"python -m tests.bench.bench_http --repeats {arguments.repeats} "
-        f"--n {arguments.n} --ctx {arguments.ctx} --threads {threads} --model {models} --peer PEER",
+        f"--n {arguments.n} --ctx {arguments.ctx} --threads {threads} --slots {slots} "
+        f"--model {models} --peer PEER",
         "hardware": describe_hardware(),
         "results": results,
     }

@@ -51,7 +51,7 @@ class Peer:
         raise FileNotFoundError(f"{name} is not in {self.folder}")
 
     def server_command(self, port: int, model: Path, *arguments: str) -> list[str]:
-        """llama-server, one slot."""
+        """llama-server, one slot unless the arguments say otherwise."""
         command = [str(self.binary("llama-server")), "-m", str(model), "--port", str(port)]
         return [*command, "-np", "1", *arguments]
 
