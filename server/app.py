@@ -83,6 +83,7 @@ def create_app(
         lifespan=_lifespan,
         openapi_url=f"{settings.api_prefix}/openapi.json",
         docs_url=None,
+        redirect_slashes=False,
         redoc_url=None,
     )
     app.state.server = state

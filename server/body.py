@@ -1,7 +1,7 @@
 """Reading a request's body: bounded in size and time, then as JSON."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
@@ -10,18 +10,29 @@ from server.errors import ApiError, invalid
 from server.schemas.values import json_type
 from server.state import state_of
 
+_BOM: Final = b"\xef\xbb\xbf"
+# What llama-server's web server knows by name and cannot undo either.
+_COMPRESSIONS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
+
 
 async def read_json(request: Request) -> Any:
-    """The body, decoded. Raises: ApiError (400, 408, 413)."""
+    """The body, decoded. Raises: ApiError (400, 408, 413, 415)."""
+    encoding = request.headers.get("content-encoding", "")
+    if encoding.lower() in _COMPRESSIONS:
+        raise ApiError(
+            415,
+            "invalid_request_error",
+            f"Content-Encoding '{encoding}' is not supported: send the body as it is",
+        )
     data = await _read(request)
     try:
-        return orjson.loads(data)
+        return orjson.loads(data.removeprefix(_BOM))
     except orjson.JSONDecodeError as error:
         raise invalid(f"the body is not JSON: {error}") from None
 
 
 async def read_object(request: Request) -> dict[str, Any]:
-    """The body as a JSON object. Raises: ApiError (400, 408, 413)."""
+    """The body as a JSON object. Raises: ApiError (400, 408, 413, 415)."""
     body = await read_json(request)
     if not isinstance(body, dict):
         raise invalid(f"the body must be a JSON object, but is {json_type(body)}")

@@ -23,7 +23,10 @@ _ANTHROPIC_TYPES: Final = {
 
 
 class ApiError(Exception):
-    """A failed request. `param` names the field at fault; `extra` joins the error object."""
+    """A failed request. `param` names the field at fault; `extra` joins the error object.
+
+    `code_last`: the keys in the order of llama-server's web server, not of its completions.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class ApiError(Exception):
         param: str | None = None,
         extra: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        code_last: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -41,10 +45,13 @@ class ApiError(Exception):
         self.param = param
         self.extra = dict(extra or {})
         self.headers = dict(headers or {})
+        self.code_last = code_last
 
     def to_json(self) -> dict[str, Any]:
         """The body: `{"error": {...}}`."""
         error: dict[str, Any] = {"code": self.status, "message": str(self), "type": self.kind}
+        if self.code_last:
+            error["code"] = error.pop("code")
         if self.param is not None:
             error["param"] = self.param
         return {"error": error | self.extra}
@@ -79,9 +86,15 @@ def unavailable(message: str, *, close: bool = False) -> ApiError:
     return ApiError(503, "unavailable_error", message, headers=headers)
 
 
+def loading() -> ApiError:
+    """503 while the model is being loaded."""
+    headers = {"retry-after": RETRY_AFTER_S}
+    return ApiError(503, "unavailable_error", "Loading model", headers=headers, code_last=True)
+
+
 def not_found() -> ApiError:
     """404 for a wrong path or method, as llama-server answers both."""
-    return ApiError(404, "not_found_error", "File Not Found")
+    return ApiError(404, "not_found_error", "File Not Found", code_last=True)
 
 
 def not_supported(message: str) -> ApiError:
@@ -91,7 +104,7 @@ def not_supported(message: str) -> ApiError:
 
 def unauthorized() -> ApiError:
     """401: the API key is missing or not one of the server's."""
-    return ApiError(401, "authentication_error", "Invalid API Key")
+    return ApiError(401, "authentication_error", "Invalid API Key", code_last=True)
 
 
 def server_fault(message: str) -> ApiError:

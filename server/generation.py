@@ -91,6 +91,11 @@ class Generation:
         return self._text.stopping_word
 
     @property
+    def shows_timings(self) -> bool:
+        """Whether the last token completed a stop string: then its event has `timings` unasked."""
+        return self.stop_type == "word"
+
+    @property
     def finish_reason(self) -> str:
         """OpenAI's word for the end."""
         return "stop" if self.stop_type in ("eos", "word") else "length"

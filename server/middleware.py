@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.admission import client_key
 from server.api_keys import ApiKeys
 from server.cors import CorsPolicy
-from server.errors import ApiError, error_response, unauthorized, unavailable
+from server.errors import ApiError, error_response, loading, unauthorized, unavailable
 from server.request_record import RequestRecord, open_record
 from server.state import Phase, ServerState
 
@@ -26,6 +26,7 @@ _PUBLIC: Final = _ALWAYS - {"/metrics"} | {"/health", "/v1/health"}
 # What wakes a sleeping server besides POST.
 _WAKING: Final = frozenset({"/slots", "/tokenizer_info"})
 _OTHER: Final = "other"
+_PREFLIGHT: Final = {"content-type": "text/html"}  # media_type would add a charset
 
 
 class RequestMiddleware:
@@ -44,6 +45,9 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         record = open_record(scope)
+        if scope["method"] == "HEAD":
+            # As GET is answered; the HTTP layer, which has the request's own scope, sends no body.
+            scope = {**scope, "method": "GET"}
         is_preflight = scope["method"] == "OPTIONS"
         cors = self._cors.headers(scope["headers"], preflight=is_preflight)
 
@@ -57,7 +61,7 @@ class RequestMiddleware:
 
         try:
             if is_preflight:
-                await Response(media_type="text/html")(scope, receive, send_with_id)
+                await Response(headers=_PREFLIGHT)(scope, receive, send_with_id)
                 return
             refusal = self._refusal(scope)
             if refusal is not None:
@@ -101,7 +105,7 @@ class RequestMiddleware:
             return None
         if state.phase is Phase.LOADING:
             state.metrics.rejected("loading")
-            return unavailable("Loading model")
+            return loading()
         state.metrics.rejected("draining")
         return unavailable("the server is shutting down", close=True)
 

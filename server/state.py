@@ -56,15 +56,21 @@ class ServerState:
 
     @property
     def model_name(self) -> str:
-        """The model's name in the API: the first alias by the alphabet, else the repository's
-        or the file's."""
+        """The model's name in the API: the first alias by the alphabet, else the repository's,
+        else the path as it was given; of the built-in model the file's name."""
         return self.aliases[0]
 
     @property
     def aliases(self) -> list[str]:
         """Every name of the model."""
         settings = self.settings
-        return _split(settings.alias) or [settings.hf_repo or settings.model.name]
+        names = _split(settings.alias)
+        if names:
+            return names
+        if settings.hf_repo:
+            return [settings.hf_repo]
+        given = "model" in settings.model_fields_set
+        return [str(settings.model) if given else settings.model.name]
 
     @property
     def tags(self) -> list[str]:

@@ -10,9 +10,9 @@ from server.schemas.values import json_type
 
 def read_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Messages with string content, or a list of text parts. Raises: ApiError (400)."""
-    messages = body.get("messages")
-    if messages is None:
+    if "messages" not in body:
         raise invalid("'messages' is required", param="messages")
+    messages = body["messages"]
     if not isinstance(messages, list):
         raise invalid("Expected 'messages' to be an array", param="messages")
     return [_read_message(message, i) for i, message in enumerate(messages)]

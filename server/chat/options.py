@@ -18,6 +18,8 @@ Continuation = Literal["", "content", "reasoning"]
 class ChatOptions:
     """`continuation`: which part of the last message the answer goes on with, if any.
 
+    `streams_prefill`: a stream begins with that part. A whole message always holds it.
+
     `reasoning_budget` is in tokens; below 0: any number.
     """
 
@@ -26,7 +28,7 @@ class ChatOptions:
     reasoning_format: ReasoningFormat
     add_generation_prompt: bool
     continuation: Continuation
-    echo: bool
+    streams_prefill: bool
     reasoning_budget: int
 
 
@@ -45,7 +47,7 @@ def read_options(
         reasoning_format=_read_format(body, settings),
         add_generation_prompt=add_generation_prompt,
         continuation=continuation,
-        echo=bool(_switch(body, "echo")),
+        streams_prefill=bool(_switch(body, "echo")) or not body.get("continue_final_message"),
         reasoning_budget=_read_budget(body, settings),
     )
 

@@ -21,7 +21,7 @@ class AnswerSyntax:
     `reasoning`: the tags around the model's thoughts. `opens_reasoning`: the prompt ends within
     them. `tools` and `syntax`: the functions that may be called, and how; `max_calls` 0: no limit.
     `harmony`: the answer has gpt-oss's channels. `..._so_far`: the message's beginning, which the
-    prompt holds; it comes with the first delta.
+    prompt holds; it comes with the first delta if `streams_so_far`.
     """
 
     reasoning: tuple[str, str] | None = None
@@ -33,6 +33,7 @@ class AnswerSyntax:
     harmony: bool = False
     content_so_far: str = ""
     reasoning_so_far: str = ""
+    streams_so_far: bool = True
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -47,7 +48,8 @@ PLAIN: Final = AnswerSyntax()
 
 
 class ChatParser:
-    """One answer. Feed it final text in any pieces: the deltas joined are always `message`.
+    """One answer. Feed it final text in any pieces: the deltas joined are always `message`, but for
+    a beginning that the syntax keeps out of streams.
 
     Text that only looks like a tool call ends up in the content, none of it lost.
     """
@@ -80,6 +82,8 @@ class ChatParser:
         self._is_plain = False
         self._add_reasoning(syntax.reasoning_so_far, False)
         self.add_content(syntax.content_so_far)
+        if not syntax.streams_so_far:
+            self._deltas = []
         self._advance()
 
     @property

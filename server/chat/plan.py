@@ -40,8 +40,13 @@ class ChatPlan:
         return ChatParser(self.syntax, _new_call_id)
 
 
-async def prepare_chat(state: "ServerState", body: dict[str, Any]) -> ChatPlan:
-    """Check a chat body and render its prompt. Raises: ApiError (400)."""
+async def prepare_chat(
+    state: "ServerState", body: dict[str, Any], *, repeats_prefill: bool = True
+) -> ChatPlan:
+    """Check a chat body and render its prompt. Raises: ApiError (400).
+
+    `repeats_prefill`: the answer's message begins with what the client wrote of it.
+    """
     messages = read_messages(body)
     offer = read_tools(body)
     templates, model = state.chat, state.engine.model
@@ -52,8 +57,13 @@ async def prepare_chat(state: "ServerState", body: dict[str, Any]) -> ChatPlan:
     prompt = await render_prompt(templates, facts, model, messages, offer, options)
     native = parse_completion(_native_body(body, prompt.text, offer))
     syntax = _answer_syntax(state, facts, offer, options, prompt)
-    if options.echo:
-        syntax = replace(syntax, content_so_far=prompt.content, reasoning_so_far=prompt.reasoning)
+    if options.continuation and repeats_prefill:
+        syntax = replace(
+            syntax,
+            content_so_far=prompt.content,
+            reasoning_so_far=prompt.reasoning,
+            streams_so_far=options.streams_prefill,
+        )
     elif prompt.opening and options.reasoning_format == "none":
         syntax = replace(syntax, content_so_far=prompt.opening)
     return ChatPlan(

@@ -51,7 +51,8 @@ class ChatWriter(ChoiceWriter):
     def token(self, event: "TokenEvent", text: str) -> bytes:
         """One token's events; none where nothing is final yet."""
         body = self.facts.body
-        if self.facts.is_plain:
+        shows_timings = self.generation.shows_timings
+        if self.facts.is_plain and not shows_timings:
             return b"".join([self._plain(delta) for delta in self.parser.push(text)])
         if body.n_probs:
             self._late_probs.append(self.probs_of(event))
@@ -61,7 +62,7 @@ class ChatWriter(ChoiceWriter):
         if self._late_probs:
             chunks[-1]["choices"][0]["logprobs"] = {"content": self._late_probs}
             self._late_probs = []
-        if body.timings_per_token:
+        if body.timings_per_token or shows_timings:
             chunks[-1]["timings"] = self.generation.timings.to_json()
         return b"".join(map(sse, chunks))
 

@@ -35,7 +35,7 @@ class NativeWriter(ChoiceWriter):
 
     def token(self, event: "TokenEvent", text: str) -> bytes:
         """One token's event."""
-        if self.facts.is_plain:
+        if self.facts.is_plain and not self.generation.shows_timings:
             tail = self._tail % (event.token, self.generation.timings.n_decoded)
             return self._head + orjson.dumps(text) + tail
         return sse(self.token_json(event, text))
@@ -43,7 +43,7 @@ class NativeWriter(ChoiceWriter):
     def token_json(self, event: "TokenEvent", text: str) -> dict[str, Any]:
         """One token's event as an object."""
         body = self._partial(text, [event.token])
-        if self.facts.body.timings_per_token:
+        if self.facts.body.timings_per_token or self.generation.shows_timings:
             body["timings"] = self.generation.timings.to_json()
         if self.facts.body.n_probs:
             body["completion_probabilities"] = [self.probs_of(event)]

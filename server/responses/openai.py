@@ -53,7 +53,8 @@ class OpenAiWriter(ChoiceWriter):
 
     def token(self, event: "TokenEvent", text: str) -> bytes:
         """One token's event."""
-        if self.facts.is_plain:
+        shows_timings = self.generation.shows_timings
+        if self.facts.is_plain and not shows_timings:
             return self._head + orjson.dumps(text) + self._tail
         logprobs: dict[str, Any] | None = None
         if self._legacy is not None:
@@ -64,7 +65,7 @@ class OpenAiWriter(ChoiceWriter):
         body = {"choices": [self._choice(text, logprobs, None)]} | self._frame()
         if self.facts.body.verbose:
             body["__verbose"] = self._native.token_json(event, text)
-        if self.facts.body.timings_per_token:
+        if self.facts.body.timings_per_token or shows_timings:
             body["timings"] = self.generation.timings.to_json()
         return sse(body)
 

@@ -23,7 +23,7 @@ async def messages(request: Request) -> Response:
     state = state_of(request)
     chat = chat_body_of_messages(await read_object(request))
     state.admission.check_room()
-    plan = await prepare_chat(state, chat)
+    plan = await prepare_chat(state, chat, repeats_prefill=False)  # as Anthropic's answers
     stops = chat.get("stop", ())
     writer = partial(MessagesWriter, stops=(stops,) if isinstance(stops, str) else stops)
     return await run_chat(state, plan, writer, arrived_us=record_of(request.scope).started_us)

@@ -6,7 +6,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from server.body import read_json
-from server.errors import JSON_TYPE, ApiError, invalid, not_supported
+from server.errors import JSON_TYPE, invalid, not_found, not_supported
 from server.state import state_of
 
 router = APIRouter(tags=["unserved"])
@@ -61,7 +61,7 @@ async def change_props(request: Request) -> Response:
 async def resume_stream(conv_id: str = "") -> Response:
     """404: no stream is kept to be resumed."""
     _check_conversation(conv_id)
-    raise ApiError(404, "not_found_error", "Stream not found or expired")
+    raise not_found()
 
 
 @router.delete("/v1/stream")

@@ -39,7 +39,7 @@ class ModelSettings(BaseModel):
         str,
         Option(
             ("-a", "--alias"),
-            "names of the model in the API, comma-separated (default: the file's name)",
+            "names of the model in the API, comma-separated (default: the path)",
             env="ALIAS",
             metavar="NAME",
         ),

@@ -56,9 +56,47 @@ def test_the_answer_goes_on_where_the_client_began_it(server: Server) -> None:
     body = server.post("/apply-template", {"messages": began}).json()
     assert body["prompt"].endswith("Once upon")
     answer = chat(server, messages=began, max_tokens=4, temperature=0)
-    assert answer["choices"][0]["message"]["content"].startswith(" a time")
-    answer = chat(server, messages=began, max_tokens=4, temperature=0, echo=True)
     assert answer["choices"][0]["message"]["content"].startswith("Once upon a time")
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ({}, "Once upon a"),
+        ({"continue_final_message": True, "add_generation_prompt": False}, " a"),
+        (
+            {"continue_final_message": True, "add_generation_prompt": False, "echo": True},
+            "Once upon a",
+        ),
+    ],
+)
+def test_a_stream_repeats_the_beginning_unless_its_continuation_was_asked_for(
+    server: Server, asked: dict[str, Any], first: str
+) -> None:
+    began = [*HELLO, {"role": "assistant", "content": "Once upon"}]
+    body = {"messages": began, "max_tokens": 4, "temperature": 0, **asked}
+    whole = chat(server, **body)["choices"][0]["message"]["content"]
+    assert whole.startswith("Once upon a time")
+    events = server.stream("/v1/chat/completions", **body)
+    assert events[1]["choices"][0]["delta"] == {"content": first}
+
+
+def test_the_event_that_completes_a_stop_string_has_timings(server: Server) -> None:
+    body = {"messages": HELLO, "max_tokens": 20, "temperature": 0}
+    whole = chat(server, **body)["choices"][0]["message"]["content"]
+    word = next(word for word in whole.split() if len(word) > 4 and word.isalpha())
+    at = whole.index(word)
+    events = server.stream("/v1/chat/completions", **body, stop=[word[2:]])
+    pieces = [event["choices"][0]["delta"].get("content") or "" for event in events]
+    assert "".join(pieces) == whole[: at + 2]
+    assert ["timings" in event for event in events[-3:]] == [False, pieces[-2] != "", True]
+
+
+def test_anthropics_answer_does_not_repeat_the_beginning(server: Server) -> None:
+    began = [*HELLO, {"role": "assistant", "content": "Once upon"}]
+    body = {"messages": began, "max_tokens": 4, "temperature": 0, "model": "any"}
+    answer = server.post("/v1/messages", body).json()
+    assert answer["content"][0]["text"].startswith(" a time")
 
 
 @pytest.mark.parametrize("choice", ["required", NAMED])

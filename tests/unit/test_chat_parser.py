@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -265,6 +266,9 @@ def test_what_the_prompt_holds_comes_first() -> None:
         "reasoning_content": "hm",
     }
     assert [delta.content for delta in deltas] == ["", "Once upon", " a time"]
+    message, deltas = parse([" upon"], replace(syntax, streams_so_far=False))
+    assert message["content"] == "Once upon"
+    assert [(delta.reasoning, delta.content) for delta in deltas] == [("", " upon")]
     message, deltas = parse([], AnswerSyntax(content_so_far="Once"))
     assert (message["content"], len(deltas)) == ("Once", 1)
 

@@ -244,6 +244,22 @@ async def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
     assert request.json["error"]["type"] == "invalid_request_error"
 
 
+async def test_a_byte_order_mark_is_no_part_of_the_body() -> None:
+    engine = FakeEngine()
+    request = post(make_app(engine), "/completion", b'\xef\xbb\xbf{"prompt": "a"}')
+    await engine.submitted()
+    engine.sequences[0].play(b"x")
+    assert (await request.done()).status == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "BR", "zstd"])
+async def test_a_compressed_body_is_415(encoding: str) -> None:
+    app = make_app(FakeEngine())
+    request = await post(app, "/completion", b"\x1f\x8b", content_encoding=encoding).done()
+    assert request.status == 415
+    assert encoding in request.json["error"]["message"]
+
+
 async def test_numbers_without_end_are_refused() -> None:
     body = b'{"prompt": "a", "temperature": 1e400}'
     assert (await complete(small_app(), body)).status == 400

@@ -33,13 +33,30 @@ async def test_a_wrong_path_or_method_is_404_as_in_llama_server(method: str, pat
     app = make_app(FakeEngine())
     request = await (get(app, path) if method == "GET" else post(app, path, {})).done()
     assert request.status == 404
-    assert request.json == {
-        "error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}
-    }
+    error = request.json["error"]
+    assert error == {"message": "File Not Found", "type": "not_found_error", "code": 404}
+    assert list(error) == ["message", "type", "code"]
+
+
+async def test_head_is_answered_as_get() -> None:
+    app = make_app(FakeEngine())
+    for path, status in (("/health", 200), ("/v1/models", 200), ("/completion", 404)):
+        assert (await AsgiRequest(app, "HEAD", path, b"", []).done()).status == status
+
+
+async def test_a_slash_too_many_is_404_and_no_redirect() -> None:
+    answer = await get(make_app(FakeEngine()), "/health/").done()
+    assert answer.status == 404
+    assert answer.json["error"]["message"] == "File Not Found"
+
+
+async def test_a_preflight_says_text_html_alone() -> None:
+    answer = await AsgiRequest(make_app(FakeEngine()), "OPTIONS", "/v1/models", b"", []).done()
+    assert answer.headers["content-type"] == "text/html"
 
 
 async def test_models_lists_the_aliases() -> None:
-    for alias, names in (("", ["demo.gguf"]), ("zed, alpha", ["alpha", "zed"])):
+    for alias, names in (("", ["x/demo.gguf"]), ("zed, alpha", ["alpha", "zed"])):
         request = await get(
             make_app(FakeEngine(), alias=alias, model="x/demo.gguf"), "/models"
         ).done()

@@ -49,6 +49,22 @@ async def test_a_stop_string_cancels_and_names_itself() -> None:
     assert final["tokens_predicted"] == 3
 
 
+@pytest.mark.parametrize("path", ["/completion", "/v1/completions"])
+async def test_the_event_that_completes_a_stop_string_has_timings(path: str) -> None:
+    engine = FakeEngine()
+    request = post(make_app(engine), path, {"stream": True, "stop": ["xy"], "prompt": "a"})
+    await engine.submitted()
+    sequence = engine.sequences[0]
+    sequence.start()
+    sequence.tokens(b"ab")
+    sequence.tokens(b"cxy")
+    sequence.finish()
+    await request.done()
+    told = ["timings" in event for event in request.events]
+    assert told[-2:] == [True, True]
+    assert not any(told[:-2])
+
+
 async def test_headers_go_out_when_the_slot_starts() -> None:
     engine = FakeEngine()
     request = post(make_app(engine), "/v1/completions", {"prompt": "hi", "stream": True})
