@@ -166,6 +166,9 @@ void DecodeThread::admit() noexcept {
   }
   counters_.n_waiting.set(waiting_.size());
   counters_.n_slots_active.set(static_cast<std::uint64_t>(n_active()));
+  // A start is told before the prompt is computed: the front end sends the headers and gets the
+  // rest of the answer ready meanwhile.
+  if (publisher_.urgent()) publisher_.flush();
 }
 
 void DecodeThread::publish_cells() noexcept {

@@ -13,6 +13,7 @@ from engine_ext.build_info import read_build_info
 from engine_ext.stats import EngineState
 from server.admission import Admission
 from server.chat.templates import ChatTemplates
+from server.direct_routes import DirectRoutes
 from server.errors import ApiError, handle_error, unavailable
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import LiveCollector, Metrics
@@ -87,7 +88,6 @@ def create_app(
         redoc_url=None,
     )
     app.state.server = state
-    app.add_middleware(RequestMiddleware, state=state)
     for error in (ApiError, HTTPException, Exception):
         app.add_exception_handler(error, handle_error)
     routers = [module.router for module in _ROUTES]
@@ -97,6 +97,9 @@ def create_app(
     for router in routers:
         app.include_router(router, prefix=settings.api_prefix)
     add_page(app, settings)
+    # The last one added is the outermost.
+    app.add_middleware(DirectRoutes, routers=routers, prefix=settings.api_prefix)
+    app.add_middleware(RequestMiddleware, state=state)
     return app
 
 

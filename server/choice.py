@@ -72,13 +72,18 @@ class Choice:
         """Generate everything; the writer keeps it. Raises: ApiError."""
         await self.submit()
         generation, writer = self.generation, self.writer
-        while not generation.is_over:
-            for event in await self._read():
+        events = await self._read()
+        writer.prepare()
+        while True:
+            for event in events:
                 text = generation.feed(event)
                 if text is not None:
                     writer.keep(event, text)
                 elif event.kind == _PROMPT_LOGPROB:
                     writer.prompt_logprob(event)
+            if generation.is_over:
+                break
+            events = await self._read()
         if generation.error is not None:
             raise generation.error
         writer.content.append(generation.finish_text())

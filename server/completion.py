@@ -59,7 +59,7 @@ async def make_completion(
         body = body.model_copy(update={"verbose": True})
     engine = state.engine
     biases = await read_logit_bias(engine, body.logit_bias)
-    sampling = body.to_sampling_params(state.settings.sampling_defaults(), biases)
+    sampling = body.to_sampling_params(state.sampling_defaults, biases)
     await engine.prepare(sampling)
     prompts = await read_prompts(engine, body.prompt)
     if grammar is None:
@@ -81,7 +81,7 @@ async def make_completion(
         settings=settings,
         model=state.model_name,
         fingerprint=state.fingerprint,
-        completion_id="chatcmpl-" + "".join(secrets.choice(_ALPHABET) for _ in range(32)),
+        completion_id="chatcmpl-" + _random_name(),
         created=int(time.time()),
         pieces=texts.pieces,
         pieces_special=engine.token_pieces_special,
@@ -116,6 +116,11 @@ async def make_completion(
             )
         )
     return CompletionResponse(state, facts, choices)
+
+
+def _random_name() -> str:
+    """32 letters and digits, from one reading of the system's random bytes."""
+    return "".join([_ALPHABET[byte % len(_ALPHABET)] for byte in secrets.token_bytes(32)])
 
 
 def _note_start(state: ServerState, choice: Choice, event: "TokenEvent") -> None:

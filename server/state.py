@@ -17,7 +17,7 @@ from server.slot_table import SlotTable
 from server.visible_tokens import VisibleTokens
 
 if TYPE_CHECKING:
-    from engine_ext import Engine
+    from engine_ext import Engine, SamplingParams
 
 
 class Phase(Enum):
@@ -48,6 +48,15 @@ class ServerState:
     started_at: float = field(default_factory=time.time)
     live_completions: set[str] = field(default_factory=set)
     """Ids of the requests that run or wait."""
+
+    _defaults: "tuple[Settings, SamplingParams] | None" = None
+
+    @property
+    def sampling_defaults(self) -> "SamplingParams":
+        """What a request gets that asks for nothing; made once for each `settings`."""
+        if self._defaults is None or self._defaults[0] is not self.settings:
+            self._defaults = self.settings, self.settings.sampling_defaults()
+        return self._defaults[1]
 
     @property
     def is_asleep(self) -> bool:

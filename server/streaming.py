@@ -158,6 +158,7 @@ async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOp
     # None under another server than ours: then every token goes through `send`.
     connection = connection_of(scope)
     try:
+        writer.prepare()
         while not generation.is_over:
             watchdog.sending_since = time.monotonic()
             await send(body_message(frames))

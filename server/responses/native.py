@@ -26,6 +26,12 @@ class NativeWriter(ChoiceWriter):
             b'"tokens_evaluated":%d}\n\n' % len(prompt.tokens)
         )
         self._tail = self._tail.replace(b"%%", b"%")
+        self._known: tuple[dict[str, Any], str] | None = None
+
+    def prepare(self) -> None:
+        """The settings and the prompt's text: milliseconds for a long prompt."""
+        facts = self.facts
+        self._known = facts.settings.to_json(facts.eog_tokens), self._shown_prompt()
 
     @classmethod
     def respond(cls, writers: "Sequence[NativeWriter]") -> Any:
@@ -75,6 +81,10 @@ class NativeWriter(ChoiceWriter):
         """The object of one choice."""
         facts, generation = self.facts, self.generation
         timings = generation.timings
+        if self._known is None:
+            self.prepare()
+        assert self._known is not None
+        settings, prompt = self._known
         body: dict[str, Any] = {
             "index": generation.index,
             "content": "".join(self.content),
@@ -84,8 +94,8 @@ class NativeWriter(ChoiceWriter):
             "model": facts.model,
             "tokens_predicted": timings.n_decoded,
             "tokens_evaluated": timings.n_prompt,
-            "generation_settings": facts.settings.to_json(facts.eog_tokens),
-            "prompt": self._shown_prompt(),
+            "generation_settings": settings,
+            "prompt": prompt,
             "has_new_line": generation.has_new_line,
             "truncated": generation.truncated,
             "stop_type": generation.stop_type,

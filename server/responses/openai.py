@@ -38,6 +38,11 @@ class OpenAiWriter(ChoiceWriter):
         if facts.body.echo:
             self._start_echo()
 
+    def prepare(self) -> None:
+        """What `verbose` shows."""
+        if self.facts.body.verbose:
+            self._native.prepare()
+
     # -- stream ---------------------------------------------------------------------------------
 
     def start(self) -> bytes:

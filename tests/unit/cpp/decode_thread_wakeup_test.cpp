@@ -26,8 +26,8 @@ TEST(reader_is_woken_at_most_once_a_step) {
   front.start(factory_of(script));
   const RequestId id = front.submit(prompt_of(8), 400);
   CHECK(front.run_until_finished(id));
-  // One more for the change of state, one for the end of work.
-  CHECK(front.thread().reader_wakeup().n_writes() <= front.thread().counters().n_steps.get() + 2);
+  // One more for the change of state, one for the start of the request, one for the end of work.
+  CHECK(front.thread().reader_wakeup().n_writes() <= front.thread().counters().n_steps.get() + 3);
   CHECK(front.thread().reader_wakeup().n_writes() <= front.n_parks());
 }
 
@@ -42,6 +42,20 @@ TEST(event_reaches_the_reader_before_the_next_step) {
     CHECK(front.run_until([&] { return front.count(id, EventKind::kToken) >= n_tokens; }));
     script.gate.wait_until_held();  // the thread is in its next step, asleep
   }
+  script.gate.allow(Gate::kOpen);
+  CHECK(front.run_until_finished(id));
+}
+
+// The front end has work of its own to do while a prompt is computed.
+TEST(start_is_told_before_the_prompt_is_computed) {
+  Script script;
+  FrontEnd front({.wake_interval_us = kLongUs});
+  front.start(factory_of(script));
+  script.gate.allow(0);
+  const RequestId id = front.submit(prompt_of(80), 1);
+  script.gate.wait_until_held();
+  CHECK(front.run_until([&] { return front.count(id, EventKind::kStarted) == 1; }));
+  CHECK_EQ(front.count(id, EventKind::kPrefill), 0);
   script.gate.allow(Gate::kOpen);
   CHECK(front.run_until_finished(id));
 }

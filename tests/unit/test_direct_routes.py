@@ -1,0 +1,108 @@
+"""POSTs that do not go through FastAPI's routing are answered as those that do."""
+
+import json
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, FastAPI, Request, Response
+
+from server.direct_routes import DirectRoutes
+from server.errors import ApiError, handle_error, invalid_field
+from tests.unit.asgi_client import AsgiRequest
+
+pytestmark = pytest.mark.anyio
+
+router = APIRouter()
+
+
+@router.post("/echo")
+async def echo(request: Request) -> Response:
+    """What is direct: a fixed path, and the request as its one argument."""
+    route = request.scope["route"]
+    return Response(
+        await request.body(), headers={"x-route": route.path, "x-app": request.app.title}
+    )
+
+
+@router.post("/refuse")
+async def refuse(request: Request) -> Response:
+    """An error that the client is told of."""
+    del request
+    raise invalid_field("prompt", "is too blue")
+
+
+@router.get("/read")
+async def read(request: Request) -> Response:
+    """Not a POST."""
+    return Response(request.method)
+
+
+@router.post("/things/{thing}")
+async def change(request: Request, thing: str) -> Response:
+    """Not a fixed path."""
+    del request
+    return Response(thing)
+
+
+@router.post("/plain")
+async def plain() -> Response:
+    """Not the request as its argument."""
+    return Response("plain")
+
+
+def make_app(*, direct: bool) -> FastAPI:
+    app = FastAPI(title="Test")
+    app.add_exception_handler(ApiError, handle_error)
+    app.include_router(router, prefix="/v9")
+    if direct:
+        app.add_middleware(DirectRoutes, routers=[router], prefix="/v9")
+    return app
+
+
+async def ask(app: FastAPI, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
+    request = AsgiRequest(app, method, path, b"{}", [])
+    await request.task
+    return request.status, request.headers, request.body
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v9/echo"),
+        ("POST", "/v9/refuse"),
+        ("GET", "/v9/echo"),
+        ("GET", "/v9/read"),
+        ("POST", "/v9/read"),
+        ("POST", "/v9/things/lamp"),
+        ("POST", "/v9/plain"),
+        ("POST", "/echo"),
+        ("POST", "/v9/nothing"),
+    ],
+)
+async def test_it_answers_as_fastapis_routing_does(method: str, path: str) -> None:
+    assert await ask(make_app(direct=True), method, path) == await ask(
+        make_app(direct=False), method, path
+    )
+
+
+async def test_only_plain_posts_are_direct() -> None:
+    passed_on: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        del receive, send
+        passed_on.append((scope["method"], scope["path"]))
+
+    direct = DirectRoutes(app, [router], "/v9")
+    for method, path in (("GET", "/v9/read"), ("POST", "/v9/things/lamp"), ("POST", "/v9/plain")):
+        await direct({"type": "http", "method": method, "path": path}, None, None)  # type: ignore[arg-type]
+    await direct({"type": "lifespan", "method": "", "path": ""}, None, None)  # type: ignore[arg-type]
+    assert passed_on == [
+        ("GET", "/v9/read"),
+        ("POST", "/v9/things/lamp"),
+        ("POST", "/v9/plain"),
+        ("", ""),
+    ]
+    status, headers, body = await ask(make_app(direct=True), "POST", "/v9/refuse")
+    assert status == 400
+    assert json.loads(body)["error"]["param"] == "prompt"
+    assert headers["content-type"].startswith("application/json")
