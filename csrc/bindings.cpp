@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "chat_format.h"
 #include "cpu_affinity.h"
 #include "engine.h"
 #include "grammar/grammar_engine.h"
@@ -691,8 +692,24 @@ void bind_engine(nb::module_& m) {
           "breakers"_a);
 }
 
+nb::bytes chat_prompt(const nb::bytes& chat_template, const nb::list& messages,
+                      bool add_generation_prompt) {
+  std::vector<ChatMessage> chat;
+  for (const nb::handle message : messages) {
+    const auto [role, content] = nb::cast<std::pair<nb::bytes, nb::bytes>>(message);
+    chat.push_back({.role = std::string(view(role)), .content = std::string(view(content))});
+  }
+  const std::string text(view(chat_template));
+  std::string prompt;
+  {
+    const nb::gil_scoped_release release;
+    prompt = format_chat(text, chat, add_generation_prompt);
+  }
+  return to_bytes(prompt);
+}
+
 // Sizes of the structs that cross the C boundary by value, as compiled here; the loader compares
-// them with llama_cpp's before anything is called.
+// them with llama_cpp's where that is no build of ours.
 nb::dict abi_sizes() {
   nb::dict sizes;
   sizes["llama_model_params"] = sizeof(llama_model_params);
@@ -722,6 +739,10 @@ NB_MODULE(_native, m) {
   m.def(
       "ggml_type_name",
       [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);
+  m.def("builtin_chat_templates", &builtin_chat_templates);
+  m.def("format_chat", &chat_prompt, "chat_template"_a, "messages"_a, "add_generation_prompt"_a,
+        nb::sig("def format_chat(chat_template: bytes, messages: list[tuple[bytes, bytes]], "
+                "add_generation_prompt: bool) -> bytes"));
   bind_model_options(m);
   bind_config(m);
   bind_grammar(m);

@@ -1,16 +1,21 @@
-"""Loads the native module after llama_cpp, in the one order that works, and checks the build.
+"""Loads the native module and checks the build of llama.cpp that it is linked to.
 
-`import llama_cpp` maps libllama and its siblings, and installs a Python log callback, which would
-take the GIL for a log line of the decode thread; so the native log sink goes in right after it.
-Structs of llama.h are passed by value: their sizes and the commit must be those our module was
-compiled with.
+The module finds libllama and its siblings in the installed llama_cpp package by itself, and calls
+them by itself. That package's Python code is not imported: it takes as long as half a start, and it
+installs a Python log callback, which would take the GIL for a log line of the decode thread.
+
+Structs of llama.h are passed by value: they must be those our module was compiled with. In a build
+of ours the commit says so; another one's are compared with what its Python code declares.
 """
 
 import ctypes
 import importlib
+import importlib.metadata
 import importlib.util
+from pathlib import Path
 from types import ModuleType
 
+from engine_ext.build_info import RECORD_NAME
 from engine_ext.errors import EngineBuildError
 from engine_ext.llama_build.pins import LLAMA_COMMIT, VERSION
 
@@ -18,43 +23,51 @@ _REBUILD = "run `make build`"
 
 
 def load_native() -> ModuleType:
-    """Import llama_cpp and engine_ext._native and return the latter.
+    """Import engine_ext._native, with a quiet log.
 
-    Raises: EngineBuildError, one sentence, if either is missing or they do not belong together.
+    Raises: EngineBuildError, one sentence, if it or llama_cpp is missing or they do not belong
+    together.
     """
-    if importlib.util.find_spec("llama_cpp") is None:
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is None or not spec.submodule_search_locations:
         raise EngineBuildError(f"llama-cpp-python is not installed: {_REBUILD}")
+    is_ours = (Path(spec.submodule_search_locations[0]) / RECORD_NAME).is_file()
     try:
-        llama_cpp = importlib.import_module("llama_cpp")
         native = importlib.import_module("engine_ext._native")
+        llama_cpp = None if is_ours else importlib.import_module("llama_cpp")
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         raise EngineBuildError(
             f"the native libraries cannot be loaded ({error}): {_REBUILD}"
         ) from error
     native.install_log_sink(LOG_WARN)
-    _check_version(llama_cpp)
-    _check_abi(llama_cpp, native)
+    _check_version(importlib.metadata.version("llama-cpp-python"))
+    _check_commit(native)
+    if llama_cpp is not None:
+        _check_abi(llama_cpp, native)
     return native
 
 
 LOG_WARN = 3
 
 
-def _check_version(llama_cpp: ModuleType) -> None:
-    version = str(llama_cpp.__version__).partition("+")[0]
+def _check_version(installed: str) -> None:
+    version = installed.partition("+")[0]
     if version != VERSION:
         raise EngineBuildError(
             f"llama-cpp-python {version} is installed, not {VERSION}: {_REBUILD}"
         )
 
 
-def _check_abi(llama_cpp: ModuleType, native: ModuleType) -> None:
+def _check_commit(native: ModuleType) -> None:
     # git abbreviates to seven digits or more, and marks an unpacked source distribution as dirty.
     commit = native.ggml_commit().removesuffix("-dirty")
     if len(commit) < 7 or not LLAMA_COMMIT.startswith(commit):
         raise EngineBuildError(
             f"the installed libllama is of llama.cpp {commit}, not {LLAMA_COMMIT}: {_REBUILD}"
         )
+
+
+def _check_abi(llama_cpp: ModuleType, native: ModuleType) -> None:
     for struct, size in native.abi_sizes().items():
         if ctypes.sizeof(getattr(llama_cpp, struct)) != size:
             raise EngineBuildError(

@@ -5,6 +5,10 @@ import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+RECORD_NAME: Final = "unpaced_build.json"
+"""What a build of ours leaves in the llama_cpp package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +26,7 @@ def read_build_info() -> BuildInfo:
     spec = importlib.util.find_spec("llama_cpp")
     if spec is not None and spec.submodule_search_locations:
         profile, commit = "unknown", "unknown"
-        file = Path(spec.submodule_search_locations[0]) / "unpaced_build.json"
+        file = Path(spec.submodule_search_locations[0]) / RECORD_NAME
         if file.is_file():
             record = json.loads(file.read_text(encoding="utf-8"))
             profile, commit = record["profile"], record["llama_cpp_commit"]

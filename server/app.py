@@ -6,8 +6,9 @@ import gc
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 
 from engine_ext.build_info import read_build_info
 from engine_ext.stats import EngineState
@@ -18,6 +19,7 @@ from server.errors import ApiError, handle_error, unavailable
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import LiveCollector, Metrics
 from server.middleware import RequestMiddleware
+from server.openapi import openapi_route
 from server.routes import (
     chat,
     completions,
@@ -28,14 +30,14 @@ from server.routes import (
     messages,
     metrics,
     models,
-    predict,
     responses,
     slots,
     tokenizer_info,
     tokens,
     unserved,
 )
-from server.routes.page import add_page
+from server.routes.page import page_routes
+from server.routing import Routes
 from server.settings import Settings
 from server.settings.model_defaults import with_model_defaults
 from server.sleep import Sleep
@@ -67,7 +69,7 @@ _ROUTES: Final = (
 
 def create_app(
     engine: "Engine", settings: Settings, new_engine: "Callable[[], Engine] | None" = None
-) -> FastAPI:
+) -> Starlette:
     """The application. Its lifespan loads the model in the background and stops the engine.
 
     `new_engine` makes another engine of the same configuration, for --sleep-idle-seconds.
@@ -78,29 +80,31 @@ def create_app(
     state = _make_state(engine, settings)
     if new_engine is not None and settings.sleep_idle_seconds > 0:
         state.sleep = Sleep(state, settings.sleep_idle_seconds, new_engine)
-    app = FastAPI(
-        title="Unpaced",
-        version=read_build_info().version,
+    groups = _groups()
+    prefix = settings.api_prefix
+    endpoints = [route for group in groups for route in group.served(prefix)]
+    app = Starlette(
+        routes=[openapi_route(groups, prefix), *endpoints, *page_routes(settings)],
+        middleware=[
+            Middleware(RequestMiddleware, state=state),
+            Middleware(DirectRoutes, routes=endpoints),
+        ],
+        exception_handlers={kind: handle_error for kind in (ApiError, HTTPException, Exception)},
         lifespan=_lifespan,
-        openapi_url=f"{settings.api_prefix}/openapi.json",
-        docs_url=None,
-        redirect_slashes=False,
-        redoc_url=None,
     )
+    app.router.redirect_slashes = False
     app.state.server = state
-    for error in (ApiError, HTTPException, Exception):
-        app.add_exception_handler(error, handle_error)
-    routers = [module.router for module in _ROUTES]
+    return app
+
+
+def _groups() -> list[Routes]:
+    groups = [module.routes for module in _ROUTES]
     vertex = VertexAi.from_environment()
     if vertex is not None:
-        routers.append(predict.make_router(vertex, tuple(routers)))
-    for router in routers:
-        app.include_router(router, prefix=settings.api_prefix)
-    add_page(app, settings)
-    # The last one added is the outermost.
-    app.add_middleware(DirectRoutes, routers=routers, prefix=settings.api_prefix)
-    app.add_middleware(RequestMiddleware, state=state)
-    return app
+        from server.routes.predict import predict_routes
+
+        groups.append(predict_routes(vertex, tuple(groups)))
+    return groups
 
 
 def _make_state(engine: "Engine", settings: Settings) -> ServerState:
@@ -133,7 +137,7 @@ def _make_state(engine: "Engine", settings: Settings) -> ServerState:
 
 
 @contextlib.asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     state: ServerState = app.state.server
     app.state.loaded = asyncio.create_task(_load(state))
     try:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 import uvicorn
 import uvloop
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from engine_ext import Engine, set_native_log
 from engine_ext.build_info import read_build_info
@@ -42,7 +42,7 @@ class ServerProcess:
         self._listeners = listeners
         self._log = structlog.stdlib.get_logger("unpaced")
         self._engine = self._new_engine()
-        self._app: FastAPI = create_app(self._engine, settings, self._new_engine)
+        self._app: Starlette = create_app(self._engine, settings, self._new_engine)
         self._state: ServerState = self._app.state.server
         self._server = _Server(self._app, settings)
         self._signal_count = 0
@@ -176,7 +176,7 @@ class ServerProcess:
 class _Server(uvicorn.Server):
     """uvicorn's server without its signal handlers: ours drain first."""
 
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
+    def __init__(self, app: Starlette, settings: Settings) -> None:
         protocol = type(
             "ConfiguredProtocol",
             (LimitedHttpProtocol,),

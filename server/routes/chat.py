@@ -1,28 +1,29 @@
 """POST /v1/chat/completions and what belongs to it."""
 
-from typing import Any
-
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.body import read_object
 from server.chat.completion import make_chat
 from server.chat.plan import prepare_chat
 from server.errors import JSON_TYPE
 from server.request_record import record_of
+from server.routing import Routes
 from server.state import state_of
 
-router = APIRouter(tags=["chat"])
+routes = Routes(
+    "chat",
+    errors={
+        400: "a field is wrong, the template refuses, or the prompt does not fit",
+        413: "the body is too long",
+        503: "loading, draining, or the queue is full",
+    },
+)
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "a field is wrong, the template refuses, or the prompt does not fit"},
-    413: {"description": "the body is too long"},
-    503: {"description": "loading, draining, or the queue is full"},
-}
 
-
-@router.post("/chat/completions", responses=_ERRORS)
-@router.post("/v1/chat/completions", responses=_ERRORS)
+@routes.post("/chat/completions")
+@routes.post("/v1/chat/completions")
 async def chat_completions(request: Request) -> Response:
     """OpenAI's chat completion."""
     body = await read_object(request)
@@ -30,15 +31,15 @@ async def chat_completions(request: Request) -> Response:
     return await make_chat(state_of(request), body, arrived_us=arrived_us)
 
 
-@router.post("/apply-template", responses=_ERRORS)
+@routes.post("/apply-template")
 async def apply_template(request: Request) -> Response:
     """The prompt that a chat request would be given."""
     plan = await prepare_chat(state_of(request), await read_object(request))
     return Response(orjson.dumps({"prompt": plan.prompt}), media_type=JSON_TYPE)
 
 
-@router.post("/chat/completions/input_tokens", responses=_ERRORS)
-@router.post("/v1/chat/completions/input_tokens", responses=_ERRORS)
+@routes.post("/chat/completions/input_tokens")
+@routes.post("/v1/chat/completions/input_tokens")
 async def input_tokens(request: Request) -> Response:
     """How many tokens a chat request's prompt has."""
     state = state_of(request)

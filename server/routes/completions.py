@@ -1,8 +1,7 @@
 """POST /completion, /completions and /v1/completions."""
 
-from typing import Any
-
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.body import read_object
 from server.completion import Writers, make_completion
@@ -10,37 +9,33 @@ from server.errors import invalid_field
 from server.request_record import record_of
 from server.responses.native import NativeWriter
 from server.responses.openai import OpenAiWriter
+from server.routing import Routes
 from server.schemas.completion import CompletionBody, parse_completion
 from server.state import state_of
 
-router = APIRouter(tags=["completions"])
-
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "a field is wrong, or the prompt does not fit the context"},
-    413: {"description": "the body is too long"},
-    503: {"description": "loading, draining, or the queue is full"},
-}
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": CompletionBody.model_json_schema()}},
-    }
-}
+routes = Routes(
+    "completions",
+    errors={
+        400: "a field is wrong, or the prompt does not fit the context",
+        413: "the body is too long",
+        503: "loading, draining, or the queue is full",
+    },
+)
 
 
-@router.post("/v1/completions", responses=_ERRORS, openapi_extra=_BODY)
+@routes.post("/v1/completions", body=CompletionBody)
 async def openai_completion(request: Request) -> Response:
     """OpenAI's text completion."""
     return await _complete(request, OpenAiWriter)
 
 
-@router.post("/completion", responses=_ERRORS, openapi_extra=_BODY)
+@routes.post("/completion", body=CompletionBody)
 async def completion(request: Request) -> Response:
     """llama-server's completion."""
     return await _complete(request, NativeWriter)
 
 
-@router.post("/completions", responses=_ERRORS, openapi_extra=_BODY)
+@routes.post("/completions", body=CompletionBody)
 async def completions(request: Request) -> Response:
     """The same as /completion."""
     return await _complete(request, NativeWriter)

@@ -1,16 +1,18 @@
 """POST /v1/chat/completions/control: a word to a completion that is running."""
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.body import read_object
 from server.errors import JSON_TYPE, invalid
+from server.routing import Routes
 from server.state import state_of
 
-router = APIRouter(tags=["chat"])
+routes = Routes("chat")
 
 
-@router.post("/v1/chat/completions/control")
+@routes.post("/v1/chat/completions/control")
 async def control(request: Request) -> Response:
     """llama-server's answers. No completion can be told to end its thoughts: the field that would
     allow it, `reasoning_control`, is refused.

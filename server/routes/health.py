@@ -3,29 +3,31 @@
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from engine_ext.stats import EngineState
 from server.errors import JSON_TYPE, error_response, unavailable
+from server.routing import Routes
 from server.state import Phase, ServerState, state_of
 
-router = APIRouter(tags=["health"])
+routes = Routes("health")
 
 
-@router.get("/health")
-@router.get("/v1/health")
-async def health() -> Response:
+@routes.get("/health")
+@routes.get("/v1/health")
+async def health(_: Request) -> Response:
     """llama-server's: 200 once the model is loaded; before, the middleware answers 503."""
     return _ok({"status": "ok"})
 
 
-@router.get("/health/live")
-async def live() -> Response:
+@routes.get("/health/live")
+async def live(_: Request) -> Response:
     """200 as long as the event loop turns, loading and draining included."""
     return _ok({"status": "ok"})
 
 
-@router.get("/health/ready")
+@routes.get("/health/ready")
 async def ready(request: Request) -> Response:
     """200 if a request would be served now; the decode thread's heartbeat is looked at."""
     reason = _why_not_ready(state_of(request))

@@ -1,6 +1,7 @@
 """POST /infill: llama-server's fill-in-the-middle, for editors."""
 
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.body import read_object
 from server.completion import make_completion
@@ -8,13 +9,14 @@ from server.errors import invalid_field
 from server.infill import InfillLimits, read_infill
 from server.request_record import record_of
 from server.responses.native import NativeWriter
+from server.routing import Routes
 from server.schemas.completion import parse_completion
 from server.state import state_of
 
-router = APIRouter(tags=["completions"])
+routes = Routes("completions")
 
 
-@router.post("/infill")
+@routes.post("/infill")
 async def infill(request: Request) -> Response:
     """A completion between `input_prefix` and `input_suffix`; shaped as /completion."""
     state = state_of(request)

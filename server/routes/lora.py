@@ -3,16 +3,18 @@
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.body import read_json
 from server.errors import JSON_TYPE, invalid, not_supported
+from server.routing import Routes
 from server.state import ServerState, state_of
 
-router = APIRouter(tags=["lora"])
+routes = Routes("lora")
 
 
-@router.get("/lora-adapters")
+@routes.get("/lora-adapters")
 async def adapters(request: Request) -> Response:
     """The adapters of --lora and --lora-scaled, with their factors."""
     return _json(
@@ -23,7 +25,7 @@ async def adapters(request: Request) -> Response:
     )
 
 
-@router.post("/lora-adapters")
+@routes.post("/lora-adapters")
 async def set_scales(request: Request) -> Response:
     """200 if the factors are those asked for; one that is not named is asked to be 0.
 

@@ -3,7 +3,8 @@
 from functools import partial
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.body import read_object
 from server.chat.completion import run_chat
@@ -11,13 +12,14 @@ from server.chat.plan import prepare_chat
 from server.errors import JSON_TYPE
 from server.request_record import record_of
 from server.responses.messages import MessagesWriter
+from server.routing import Routes
 from server.schemas.messages import chat_body_of_messages
 from server.state import state_of
 
-router = APIRouter(tags=["anthropic"])
+routes = Routes("anthropic")
 
 
-@router.post("/v1/messages")
+@routes.post("/v1/messages")
 async def messages(request: Request) -> Response:
     """Anthropic's message, on the same path as a chat completion."""
     state = state_of(request)
@@ -29,7 +31,7 @@ async def messages(request: Request) -> Response:
     return await run_chat(state, plan, writer, arrived_us=record_of(request.scope).started_us)
 
 
-@router.post("/v1/messages/count_tokens")
+@routes.post("/v1/messages/count_tokens")
 async def count_tokens(request: Request) -> Response:
     """How many tokens a message's prompt has."""
     state = state_of(request)

@@ -2,17 +2,19 @@
 
 import asyncio
 
-from fastapi import APIRouter, Request, Response
 from prometheus_client import generate_latest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.errors import not_supported
 from server.exact_name import ExactName
+from server.routing import Routes
 from server.state import state_of
 
-router = APIRouter(tags=["metrics"])
+routes = Routes("metrics")
 
 
-@router.get("/metrics")
+@routes.get("/metrics")
 async def metrics(request: Request) -> Response:
     """Our metrics, then llama-server's names; text format 0.0.4."""
     state = state_of(request)

@@ -5,21 +5,23 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from engine_ext.build_info import read_build_info
 from server.errors import JSON_TYPE
 from server.responses.generation_settings import GenerationSettings
+from server.routing import Routes
 from server.state import ServerState, state_of
 
-router = APIRouter(tags=["models"])
+routes = Routes("models")
 
 # llama.cpp's default, for clients that build prompts with it; nothing here reads it.
 _MEDIA_MARKER: Final = "<__media__>"
 
 
-@router.get("/v1/models")
-@router.get("/models")
+@routes.get("/v1/models")
+@routes.get("/models")
 async def models(request: Request) -> Response:
     """OpenAI's list, with llama-server's `meta` and its Ollama-like twin."""
     state = state_of(request)
@@ -77,7 +79,7 @@ def _meta(state: ServerState) -> dict[str, Any]:
     }
 
 
-@router.get("/props")
+@routes.get("/props")
 async def props(request: Request) -> Response:
     """llama-server's description of the server and of the defaults."""
     state = state_of(request)

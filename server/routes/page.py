@@ -2,44 +2,51 @@
 
 import base64
 import hashlib
+from functools import cached_property
 from importlib.resources import files
 
-from fastapi import APIRouter, FastAPI, Request, Response
-from starlette.staticfiles import StaticFiles
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
 
 from server.settings import Settings
 
 
-def add_page(app: FastAPI, settings: Settings) -> None:
-    """Register it last: a folder takes every path that no endpoint has."""
+def page_routes(settings: Settings) -> list[BaseRoute]:
+    """They come last: a folder takes every path that no endpoint has."""
+    prefix = settings.api_prefix
     if not settings.ui:
-        return
+        return []
     if settings.path is not None:
-        app.mount(f"{settings.api_prefix}/", StaticFiles(directory=settings.path, html=True))
-        return
-    app.include_router(_page_router(), prefix=settings.api_prefix)
+        from starlette.staticfiles import StaticFiles
+
+        return [Mount(f"{prefix}/", StaticFiles(directory=settings.path, html=True))]
+    page = _Page()
+    return [Route(prefix + path, page.answer) for path in ("/", "/index.html")]
 
 
-def _page_router() -> APIRouter:
-    html = files("server").joinpath("page", "index.html").read_bytes()
-    etag = f'"{hashlib.sha256(html).hexdigest()[:32]}"'
-    headers = {
-        "etag": etag,
-        "cache-control": "no-cache",
-        "content-security-policy": _policy(html),
-        "x-content-type-options": "nosniff",
-    }
-    router = APIRouter(include_in_schema=False)
+class _Page:
+    """The page; it needs no key, its requests send the user's. Read when first asked for."""
 
-    @router.get("/")
-    @router.get("/index.html")
-    async def page(request: Request) -> Response:
-        """The page; it needs no key, its requests send the user's."""
+    @cached_property
+    def _html(self) -> bytes:
+        return files("server").joinpath("page", "index.html").read_bytes()
+
+    @cached_property
+    def _headers(self) -> dict[str, str]:
+        return {
+            "etag": f'"{hashlib.sha256(self._html).hexdigest()[:32]}"',
+            "cache-control": "no-cache",
+            "content-security-policy": _policy(self._html),
+            "x-content-type-options": "nosniff",
+        }
+
+    async def answer(self, request: Request) -> Response:
+        """200, or 304 for who has it."""
+        headers, etag = self._headers, self._headers["etag"]
         if request.headers.get("if-none-match") in (etag, f"W/{etag}"):
             return Response(status_code=304, headers=headers)
-        return Response(html, media_type="text/html; charset=utf-8", headers=headers)
-
-    return router
+        return Response(self._html, media_type="text/html; charset=utf-8", headers=headers)
 
 
 def _policy(html: bytes) -> str:

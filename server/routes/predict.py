@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, FastAPI, Request, Response
-from starlette.routing import Route
-from starlette.types import Message, Scope
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Scope
 
 from server.body import read_object
 from server.disconnect import ClientGone, Disconnect
 from server.errors import JSON_TYPE, ApiError, invalid
 from server.routes.health import health
+from server.routing import Routes
 from server.state import state_of
 from server.vertex import VertexAi
 
@@ -21,18 +22,18 @@ _MAX_INSTANCES: Final = 128
 _FORMAT: Final = "@requestFormat"
 
 
-def make_router(vertex: VertexAi, routers: Iterable[APIRouter]) -> APIRouter:
-    """The routes that the environment asks for; predictions come from POST routes of `routers`."""
-    router = APIRouter(tags=["vertex"])
-    named = _named_routes(routers)
+def predict_routes(vertex: VertexAi, groups: Iterable[Routes]) -> Routes:
+    """The routes that the environment asks for; predictions come from POST routes of `groups`."""
+    routes = Routes("vertex")
+    named = _named_routes(groups)
 
     async def answer(request: Request) -> Response:
         return await predict(request, named)
 
-    router.add_api_route(vertex.predict_path, answer, methods=["POST"])
+    routes.post(vertex.predict_path)(answer)
     if vertex.health_path:
-        router.add_api_route(vertex.health_path, health, methods=["GET"])
-    return router
+        routes.get(vertex.health_path)(health)
+    return routes
 
 
 async def predict(request: Request, named: Mapping[str, str]) -> Response:
@@ -59,13 +60,13 @@ async def predict(request: Request, named: Mapping[str, str]) -> Response:
     return Response(orjson.dumps({"predictions": predictions}), media_type=JSON_TYPE)
 
 
-def _named_routes(routers: Iterable[APIRouter]) -> dict[str, str]:
+def _named_routes(groups: Iterable[Routes]) -> dict[str, str]:
     """Path of every POST route, by its path and by its name in camel case; /v1's names win."""
     paths = [
-        route.path
-        for router in routers
-        for route in router.routes
-        if isinstance(route, Route) and "POST" in (route.methods or ()) and "{" not in route.path
+        endpoint.path
+        for group in groups
+        for endpoint in group.endpoints
+        if endpoint.method == "POST" and "{" not in endpoint.path
     ]
     named = {path: path for path in paths}
     for path in sorted(paths, key=lambda path: not path.startswith("/v1")):
@@ -98,7 +99,7 @@ async def _answer(request: Request, paths: Mapping[str, str], instance: object) 
         return data.decode(errors="replace")
 
 
-async def _post(app: FastAPI, scope: Scope, path: str, body: bytes) -> bytes:
+async def _post(app: ASGIApp, scope: Scope, path: str, body: bytes) -> bytes:
     """The body of the answer to a POST within this process."""
     left_out = (b"content-length", b"transfer-encoding", b"x-request-id")
     headers = [(name, value) for name, value in scope["headers"] if name not in left_out]

@@ -3,7 +3,8 @@
 from functools import partial
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.body import read_object
 from server.chat.completion import run_chat
@@ -11,14 +12,15 @@ from server.chat.plan import prepare_chat
 from server.errors import JSON_TYPE
 from server.request_record import record_of
 from server.responses.responses_api import ResponsesWriter
+from server.routing import Routes
 from server.schemas.responses import chat_body_of_responses
 from server.state import state_of
 
-router = APIRouter(tags=["responses"])
+routes = Routes("responses")
 
 
-@router.post("/responses")
-@router.post("/v1/responses")
+@routes.post("/responses")
+@routes.post("/v1/responses")
 async def responses(request: Request) -> Response:
     """OpenAI's response, on the same path as a chat completion."""
     state = state_of(request)
@@ -30,8 +32,8 @@ async def responses(request: Request) -> Response:
     return await run_chat(state, plan, writer, arrived_us=record_of(request.scope).started_us)
 
 
-@router.post("/responses/input_tokens")
-@router.post("/v1/responses/input_tokens")
+@routes.post("/responses/input_tokens")
+@routes.post("/v1/responses/input_tokens")
 async def input_tokens(request: Request) -> Response:
     """How many tokens a response's prompt has."""
     state = state_of(request)

@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from engine_ext import EngineBusy, EngineError, SlotFileError
 from server.body import read_object
 from server.errors import JSON_TYPE, ApiError, invalid, not_supported, server_fault, unavailable
+from server.routing import Routes
 from server.schemas.values import json_type
 from server.state import ServerState, state_of
 
-router = APIRouter(tags=["slots"])
+routes = Routes("slots")
 
 # llama-server's (llama.cpp 0c1e57098 common/common.cpp:796-868): characters that are none of a
 # file's name on some system, and look-alikes of separators.
@@ -21,7 +23,7 @@ _FORBIDDEN: Final = frozenset('/\\:*?"<>|\uff0e\u2215\u2216\ufffd\ufeff')
 _NAME_BYTES_MAX: Final = 255
 
 
-@router.get("/slots")
+@routes.get("/slots", query=("fail_on_no_slot", "queue"))
 async def slots(request: Request) -> Response:
     """llama-server's array. The header X-Queue-Length and `?queue=1` are ours: who waits."""
     state = state_of(request)
@@ -49,10 +51,10 @@ def _queue(state: ServerState) -> list[dict[str, Any]]:
     ]
 
 
-@router.post("/slots/{slot}")
-async def act(request: Request, slot: str) -> Response:
+@routes.post("/slots/{slot}", query=("action",))
+async def act(request: Request) -> Response:
     """Save a slot's state to a file, restore or erase it; waits until the slot is idle."""
-    state = state_of(request)
+    state, slot = state_of(request), request.path_params["slot"]
     folder = state.settings.slot_save_path
     if folder is None:
         raise not_supported(

@@ -3,18 +3,20 @@
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.errors import JSON_TYPE
+from server.routing import Routes
 from server.state import state_of
 
-router = APIRouter(tags=["tokens"])
+routes = Routes("tokens")
 
 _KINDS = {1: "SPM", 2: "BPE", 3: "WPM", 4: "UGM", 5: "RWKV", 6: "PLAMO2"}
 
 
-@router.get("/tokenizer_info")
-@router.post("/tokenizer_info")
+@routes.get("/tokenizer_info")
+@routes.post("/tokenizer_info")
 async def tokenizer_info(request: Request) -> Response:
     """Special tokens as text and as ids (null for one the vocabulary lacks), chat template."""
     model = state_of(request).engine.model

@@ -3,18 +3,20 @@
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.body import read_object
 from server.errors import JSON_TYPE, invalid, invalid_field
 from server.prompt import read_mixed
+from server.routing import Routes
 from server.schemas.values import json_type
 from server.state import state_of
 
-router = APIRouter(tags=["tokens"])
+routes = Routes("tokens")
 
 
-@router.post("/tokenize")
+@routes.post("/tokenize")
 async def tokenize(request: Request) -> Response:
     """`content` (text, or a list of text and ids) to token ids, with their text if asked for."""
     body = await read_object(request)
@@ -41,7 +43,7 @@ async def tokenize(request: Request) -> Response:
     return _json({"tokens": [{"id": token, "piece": _piece(pieces[token])} for token in tokens]})
 
 
-@router.post("/detokenize")
+@routes.post("/detokenize")
 async def detokenize(request: Request) -> Response:
     """`tokens` to text, control tokens spelled out."""
     body = await read_object(request)

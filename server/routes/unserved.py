@@ -3,51 +3,53 @@
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.body import read_json
 from server.errors import JSON_TYPE, invalid, not_found, not_supported
+from server.routing import Routes
 from server.state import state_of
 
-router = APIRouter(tags=["unserved"])
+routes = Routes("unserved")
 
 _DISABLED: Final = {"error": {"message": "this feature is disabled", "type": "feature_disabled"}}
 
 
-@router.post("/embedding")
-@router.post("/embeddings")
-@router.post("/v1/embeddings")
-async def embeddings() -> Response:
+@routes.post("/embedding")
+@routes.post("/embeddings")
+@routes.post("/v1/embeddings")
+async def embeddings(_: Request) -> Response:
     """501."""
     raise not_supported("This server does not support embeddings. Start it with `--embeddings`")
 
 
-@router.post("/rerank")
-@router.post("/reranking")
-@router.post("/v1/rerank")
-@router.post("/v1/reranking")
-async def rerank() -> Response:
+@routes.post("/rerank")
+@routes.post("/reranking")
+@routes.post("/v1/rerank")
+@routes.post("/v1/reranking")
+async def rerank(_: Request) -> Response:
     """501."""
     raise not_supported("This server does not support reranking. Start it with `--reranking`")
 
 
-@router.post("/audio/transcriptions")
-@router.post("/v1/audio/transcriptions")
-async def transcriptions() -> Response:
+@routes.post("/audio/transcriptions")
+@routes.post("/v1/audio/transcriptions")
+async def transcriptions(_: Request) -> Response:
     """501."""
     raise not_supported("The current model does not support audio input.")
 
 
-@router.get("/tools")
-@router.post("/tools")
-@router.get("/cors-proxy")
-@router.post("/cors-proxy")
-async def disabled() -> Response:
+@routes.get("/tools")
+@routes.post("/tools")
+@routes.get("/cors-proxy")
+@routes.post("/cors-proxy")
+async def disabled(_: Request) -> Response:
     """403: built-in tools and the proxy of llama-server's web page."""
     return _json(_DISABLED, 403)
 
 
-@router.post("/props")
+@routes.post("/props")
 async def change_props(request: Request) -> Response:
     """501 unless `--props`; nothing can be changed with it either."""
     if not state_of(request).settings.props:
@@ -57,29 +59,29 @@ async def change_props(request: Request) -> Response:
     return _json({"success": True})
 
 
-@router.get("/v1/stream")
-async def resume_stream(conv_id: str = "") -> Response:
+@routes.get("/v1/stream", query=("conv_id",))
+async def resume_stream(request: Request) -> Response:
     """404: no stream is kept to be resumed."""
-    _check_conversation(conv_id)
+    _check_conversation(request)
     raise not_found()
 
 
-@router.delete("/v1/stream")
-async def drop_stream(conv_id: str = "") -> Response:
+@routes.delete("/v1/stream", query=("conv_id",))
+async def drop_stream(request: Request) -> Response:
     """204: none is kept afterwards."""
-    _check_conversation(conv_id)
+    _check_conversation(request)
     return Response(status_code=204)
 
 
-@router.post("/v1/streams/lookup")
+@routes.post("/v1/streams/lookup")
 async def lookup_streams(request: Request) -> Response:
     """The kept streams: none."""
     await read_json(request)
     return _json([])
 
 
-def _check_conversation(conv_id: str) -> None:
-    if not conv_id:
+def _check_conversation(request: Request) -> None:
+    if not request.query_params.get("conv_id"):
         raise invalid("Missing conversation id in path")
 
 

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, model_validator
+from pydantic import model_validator
 
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 
-class AccessSettings(BaseModel):
+class AccessSettings(OptionGroup):
     """Who may talk to the server: API keys, CORS, TLS."""
 
     group: ClassVar[str] = "Access"

@@ -4,14 +4,15 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 ReasoningFormat = Literal["none", "auto", "deepseek", "deepseek-legacy"]
 
 
-class ChatSettings(BaseModel):
+class ChatSettings(OptionGroup):
     """How messages become prompts, and answers messages."""
 
     group: ClassVar[str] = "Chat"

@@ -2,10 +2,11 @@
 
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from engine_ext.model_options import SplitMode
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 from server.settings.pairs import split_pairs
 
 # Names of a mixture-of-experts layer's expert weights, and of a dense feed-forward layer's.
@@ -19,7 +20,7 @@ def _layers(value: object) -> object:
     return -1 if isinstance(value, str) and value.lower() in {"all", "auto"} else value
 
 
-class DeviceSettings(BaseModel):
+class DeviceSettings(OptionGroup):
     """Where the model's layers and the token loop live."""
 
     group: ClassVar[str] = "GPU (builds with a CUDA profile)"

@@ -4,16 +4,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel
-
 from server.grammar.fields import of_text
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.schema import for_llguidance
 from server.grammar.spec import GrammarSpec
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 
-class GrammarSettings(BaseModel):
+class GrammarSettings(OptionGroup):
     """What every text must be if its request does not say."""
 
     group: ClassVar[str] = "Grammar"

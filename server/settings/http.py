@@ -2,12 +2,13 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 
-class HttpSettings(BaseModel):
+class HttpSettings(OptionGroup):
     """Where the server listens and what it offers. Durations are seconds."""
 
     group: ClassVar[str] = "HTTP"

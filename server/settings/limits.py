@@ -2,12 +2,13 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 
-class LimitSettings(BaseModel):
+class LimitSettings(OptionGroup):
     """What the server bears, and how it ends. Durations are seconds."""
 
     group: ClassVar[str] = "Limits and shutdown"

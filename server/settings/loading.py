@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from engine_ext.model_options import LazyMode, LoadMode, RopeScaling
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 from server.settings.pairs import split_list, split_pairs
 
 
-class LoadSettings(BaseModel):
+class LoadSettings(OptionGroup):
     """How the model's file is read, and what is changed in it or added to it."""
 
     group: ClassVar[str] = "Loading"

@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 _LEVELS: Final = ("error", "error", "warning", "info", "debug", "debug")
 
 
-class LogSettings(BaseModel):
+class LogSettings(OptionGroup):
     """What the server says."""
 
     group: ClassVar[str] = "Log"

@@ -3,17 +3,18 @@
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 import engine_ext
 from engine_ext.config import CacheType
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 DEMO_MODEL = Path(engine_ext.__file__).parent / "models" / "demo.gguf"
 """The model that comes with the package."""
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(OptionGroup):
     """Which model to load, and how. Counts are tokens unless they say otherwise."""
 
     group: ClassVar[str] = "Model and context"

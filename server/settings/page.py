@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, field_validator
+from pydantic import field_validator
 
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 
-class PageSettings(BaseModel):
+class PageSettings(OptionGroup):
     """The page at GET / and what editors ask for."""
 
     group: ClassVar[str] = "Web page and editors"

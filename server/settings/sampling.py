@@ -3,17 +3,18 @@
 import re
 from typing import Annotated, ClassVar, Final
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from engine_ext.sampling_params import RANDOM_SEED, SAMPLERS, SamplingParams
 from server.schemas.samplers import chain_from_letters, chain_from_names
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 _ESCAPE: Final = re.compile(r"\\(?:([nrt'\"\\])|x([0-9a-fA-F]{2}))")
 _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-class SamplingSettings(BaseModel):
+class SamplingSettings(OptionGroup):
     """What a request gets that asks for nothing."""
 
     group: ClassVar[str] = "Sampling defaults"

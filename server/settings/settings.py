@@ -5,10 +5,9 @@ Flags and `LLAMA_ARG_*` names are llama-server's where it has the setting; nothi
 has no effect here.
 """
 
-from typing import Self
+from typing import Any, Self
 
-from pydantic import model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import ConfigDict, model_validator
 
 from engine_ext.config import EngineConfig
 from engine_ext.model_options import ModelOptions
@@ -26,7 +25,7 @@ from server.settings.pairs import split_list
 from server.settings.sampling import SamplingSettings
 from server.settings.slots import SlotSettings
 from server.settings.source import SourceSettings
-from server.settings.sources import EnvironmentSource, FileSource
+from server.settings.sources import read_environment, read_file
 from server.settings.threads import ThreadSettings
 
 
@@ -45,23 +44,17 @@ class Settings(
     LoadSettings,
     SourceSettings,
     ModelSettings,
-    BaseSettings,
 ):
     """All settings; frozen. The constructor's arguments are the command line."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=False)
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Command line, environment, file."""
-        return init_settings, EnvironmentSource(settings_cls), FileSource(settings_cls)
+    def __init__(self, **command_line: Any) -> None:
+        """Raises: pydantic's ValidationError; SettingsError for what is wrong in a source."""
+        fields = type(self).model_fields
+        values = read_environment(fields) | command_line
+        path = values.get("config")
+        super().__init__(**(values if path is None else read_file(path, fields) | values))
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

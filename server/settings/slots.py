@@ -3,16 +3,17 @@
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from server.host_memory import available_bytes
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 _AUTO_SLOTS = 4
 _MIB = 1 << 20
 
 
-class SlotSettings(BaseModel):
+class SlotSettings(OptionGroup):
     """How many requests run at once, and what becomes of their KV cells."""
 
     group: ClassVar[str] = "Slots and prompt cache"

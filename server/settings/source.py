@@ -2,12 +2,13 @@
 
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 
-class SourceSettings(BaseModel):
+class SourceSettings(OptionGroup):
     """Where the model comes from if it is not a file yet: Hugging Face or a URL."""
 
     group: ClassVar[str] = "Download"

@@ -2,14 +2,15 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from engine_ext.model_options import Numa
 from server.settings.cores import cores_of_mask, cores_of_range
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 
-class ThreadSettings(BaseModel):
+class ThreadSettings(OptionGroup):
     """Which thread runs where."""
 
     group: ClassVar[str] = "Threads and cores"

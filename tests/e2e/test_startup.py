@@ -34,8 +34,9 @@ def imported(statement: str) -> set[str]:
         (
             # What serving loads at start: nothing that only some servers or requests need.
             "import server.process, server.cli.serve",
-            {"huggingface_hub", "httpx", "httpx2", "requests", "openai", "gguf", "torch", "yaml",
-             "tqdm", "transformers", "llguidance", "jsonschema", "cryptography"},
+            {"fastapi", "llama_cpp", "numpy", "jinja2", "huggingface_hub", "httpx", "httpx2",
+             "requests", "openai", "gguf", "torch", "yaml", "tqdm", "transformers", "llguidance",
+             "jsonschema", "cryptography"},
         ),
     ],
     ids=["version", "settings", "serve"],

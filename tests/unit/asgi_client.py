@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.types import Message
 
 
@@ -13,7 +13,7 @@ class AsgiRequest:
     """One request in flight."""
 
     def __init__(
-        self, app: FastAPI, method: str, path: str, body: bytes | None, headers: Any
+        self, app: Starlette, method: str, path: str, body: bytes | None, headers: Any
     ) -> None:
         self._app = app
         path, _, query = path.partition("?")
@@ -97,14 +97,14 @@ class AsgiRequest:
         return self
 
 
-def post(app: FastAPI, path: str, body: Any, **headers: str) -> AsgiRequest:
+def post(app: Starlette, path: str, body: Any, **headers: str) -> AsgiRequest:
     """Start a POST with a JSON body (or raw bytes)."""
     data = body if isinstance(body, bytes) else orjson.dumps(body)
     pairs = [(name.replace("_", "-").encode(), v.encode()) for name, v in headers.items()]
     return AsgiRequest(app, "POST", path, data, pairs)
 
 
-def get(app: FastAPI, path: str, **headers: str) -> AsgiRequest:
+def get(app: Starlette, path: str, **headers: str) -> AsgiRequest:
     """Start a GET."""
     pairs = [(name.replace("_", "-").encode(), v.encode()) for name, v in headers.items()]
     return AsgiRequest(app, "GET", path, b"", pairs)

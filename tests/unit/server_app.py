@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from engine_ext import Engine
 from server.app import create_app
@@ -11,7 +11,7 @@ from server.state import Phase, ServerState
 from tests.unit.fake_engine import FakeEngine
 
 
-def make_app(engine: FakeEngine, **settings: Any) -> FastAPI:
+def make_app(engine: FakeEngine, **settings: Any) -> Starlette:
     """A ready application; no lifespan runs."""
     settings.setdefault("parallel", 1)
     app = create_app(cast(Engine, engine), Settings(**settings))

@@ -1,6 +1,7 @@
 """A build that is missing or does not fit is one clear sentence."""
 
 import ctypes
+import importlib
 import importlib.util
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -22,12 +23,30 @@ def fake_native(**changes: Any) -> ModuleType:
     return cast(ModuleType, SimpleNamespace(**native))
 
 
-def fake_llama_cpp(version: str = "0.3.36+cpu") -> ModuleType:
-    return cast(ModuleType, SimpleNamespace(__version__=version, llama_batch=ctypes.c_int64))
+def fake_llama_cpp() -> ModuleType:
+    return cast(ModuleType, SimpleNamespace(llama_batch=ctypes.c_int64))
 
 
 def test_the_installed_build_loads() -> None:
     assert load_native().ggml_commit()
+
+
+def test_the_installed_build_has_the_structs_it_was_compiled_with() -> None:
+    native = load_native()
+    try:
+        _load._check_abi(importlib.import_module("llama_cpp"), native)
+    finally:  # llama_cpp has put a callback of its own in its place
+        native.install_log_sink(_load.LOG_WARN)
+
+
+def test_another_builds_structs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+    monkeypatch.setattr(_load, "_check_abi", lambda llama_cpp, _: looked_at.append(llama_cpp))
+    load_native()
+    assert not looked_at
+    monkeypatch.setattr(_load, "RECORD_NAME", "no_such_record.json")
+    load_native()
+    assert [module.__name__ for module in looked_at] == ["llama_cpp"]
 
 
 def test_a_missing_build_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,12 +66,12 @@ def test_a_library_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_another_release_is_refused() -> None:
     with pytest.raises(EngineBuildError, match=r"^llama-cpp-python 0\.3\.35 is installed, not 0"):
-        _load._check_version(fake_llama_cpp("0.3.35"))
+        _load._check_version("0.3.35+cpu")
 
 
 @pytest.mark.parametrize("commit", [LLAMA_COMMIT, LLAMA_COMMIT[:7], LLAMA_COMMIT[:7] + "-dirty"])
 def test_the_pinned_commit_is_taken_however_git_wrote_it(commit: str) -> None:
-    _load._check_abi(fake_llama_cpp(), fake_native(ggml_commit=lambda: commit))
+    _load._check_commit(fake_native(ggml_commit=lambda: commit))
 
 
 @pytest.mark.parametrize("commit", ["unknown", "", "0c1e5", "deadbee"])
@@ -60,7 +79,7 @@ def test_another_commit_is_refused(commit: str) -> None:
     with pytest.raises(
         EngineBuildError, match=rf"^the installed libllama is .* not {LLAMA_COMMIT}"
     ):
-        _load._check_abi(fake_llama_cpp(), fake_native(ggml_commit=lambda: commit))
+        _load._check_commit(fake_native(ggml_commit=lambda: commit))
 
 
 def test_a_struct_of_another_size_is_refused() -> None:

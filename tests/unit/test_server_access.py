@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
-from fastapi import FastAPI, Request
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 
 from server.api_keys import ApiKeys
 from server.cli.flags import read_settings
@@ -17,13 +19,13 @@ from tests.unit.server_app import make_app
 pytestmark = pytest.mark.anyio
 
 
-def options(app: FastAPI, path: str, **headers: str) -> AsgiRequest:
+def options(app: Starlette, path: str, **headers: str) -> AsgiRequest:
     pairs = [(name.replace("_", "-").encode(), v.encode()) for name, v in headers.items()]
     return AsgiRequest(app, "OPTIONS", path, b"", pairs)
 
 
 @pytest.fixture
-def app() -> FastAPI:
+def app() -> Starlette:
     return make_app(FakeEngine(), api_key=("one,two", "three"))
 
 
@@ -43,7 +45,7 @@ def app() -> FastAPI:
     ],
 )
 async def test_which_headers_carry_a_key(
-    app: FastAPI, headers: dict[str, str], index: int | None
+    app: Starlette, headers: dict[str, str], index: int | None
 ) -> None:
     request = await get(app, "/props", **headers).done()
     if index is None:
@@ -71,18 +73,19 @@ async def test_public_paths_need_no_key_with_or_without_a_prefix(prefix: str) ->
     assert (await post(app, prefix + "/completion", {"prompt": "x"}).done()).status == 401
 
 
-async def test_the_keys_position_is_in_the_scope_for_fair_sharing(app: FastAPI) -> None:
+async def test_the_keys_position_is_in_the_scope_for_fair_sharing(app: Starlette) -> None:
     seen: list[int] = []
 
-    @app.get("/who")
-    async def who(request: Request) -> None:
+    async def who(request: Request) -> Response:
         seen.append(request.scope["state"]["api_key_index"])
+        return Response()
 
+    app.add_route("/who", who)
     await get(app, "/who", authorization="Bearer three").done()
     assert seen == [2]
 
 
-async def test_preflights_come_before_the_gate_and_the_key(app: FastAPI) -> None:
+async def test_preflights_come_before_the_gate_and_the_key(app: Starlette) -> None:
     state: ServerState = app.state.server
     state.phase = Phase.LOADING
     request = await options(app, "/completion", origin="http://a.example").done()
@@ -94,14 +97,14 @@ async def test_preflights_come_before_the_gate_and_the_key(app: FastAPI) -> None
     assert request.headers["access-control-allow-headers"] == "*"
 
 
-async def test_loading_is_said_before_the_key_is_asked_for(app: FastAPI) -> None:
+async def test_loading_is_said_before_the_key_is_asked_for(app: Starlette) -> None:
     state: ServerState = app.state.server
     state.phase = Phase.LOADING
     assert (await get(app, "/props").done()).status == 503
     assert (await get(app, "/health").done()).status == 503
 
 
-async def test_errors_carry_cors_headers_too(app: FastAPI) -> None:
+async def test_errors_carry_cors_headers_too(app: Starlette) -> None:
     request = await get(app, "/props", origin="http://a.example").done()
     assert request.status == 401
     assert request.headers["access-control-allow-origin"] == "http://a.example"

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from engine_ext import FinishReason
 from server.state import ServerState
@@ -14,13 +14,13 @@ from tests.unit.server_app import make_app
 pytestmark = pytest.mark.anyio
 
 
-async def slot_is_free(app: FastAPI) -> None:
+async def slot_is_free(app: Starlette) -> None:
     state: ServerState = app.state.server
     async with asyncio.timeout(1):
         await state.admission.idle()
 
 
-def start(app: FastAPI, *, stream: bool, n: int = 1) -> AsgiRequest:
+def start(app: Starlette, *, stream: bool, n: int = 1) -> AsgiRequest:
     return post(app, "/v1/completions", {"prompt": "hello", "stream": stream, "n": n})
 
 

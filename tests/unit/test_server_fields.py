@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.applications import Starlette
 
 from engine_ext import SamplingParams
 from server.errors import ApiError
@@ -138,13 +138,13 @@ REFUSED = [(name, value) for name, (_, bad) in FIELDS.items() for value in bad]
 pytestmark = pytest.mark.anyio
 
 
-def small_app() -> FastAPI:
+def small_app() -> Starlette:
     engine = FakeEngine()
     engine.answer = b"ok"
     return make_app(engine)
 
 
-async def complete(app: FastAPI, body: Any, path: str = "/v1/completions") -> AsgiRequest:
+async def complete(app: Starlette, body: Any, path: str = "/v1/completions") -> AsgiRequest:
     return await post(app, path, body).done()
 
 
