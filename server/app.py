@@ -65,6 +65,7 @@ _ROUTES: Final = (
     tokens,
     unserved,
 )
+_TEMPLATES_AFTER_S: Final = 1.0
 
 
 def create_app(
@@ -140,6 +141,7 @@ def _make_state(engine: "Engine", settings: Settings) -> ServerState:
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     state: ServerState = app.state.server
     app.state.loaded = asyncio.create_task(_load(state))
+    templates = asyncio.create_task(_prepare_templates(state, app.state.loaded))
     try:
         yield
     finally:
@@ -148,6 +150,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
             state.sleep.stop_waiting()
         state.admission.refuse_waiting(unavailable("the server is stopping"))
         app.state.loaded.cancel()
+        templates.cancel()
         await state.engine.stop()
         state.chat.close()
         with contextlib.suppress(asyncio.CancelledError, Exception):
@@ -156,16 +159,26 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 async def _load(state: ServerState) -> None:
-    templates = asyncio.create_task(state.chat.start())  # beside the model
     await state.engine.start()
     metadata = state.engine.model.sampling_metadata
     state.settings = with_model_defaults(state.settings, metadata)
-    # What start-up made lives until the end: the collector need not look at it again.
-    gc.collect()
+    # What start-up made lives until the end: the collector need not look at it.
     gc.freeze()
+    gc.enable()
     if state.phase is Phase.LOADING:
         state.phase = Phase.READY
         if state.sleep is not None:
             state.sleep.start_waiting()
-        await templates
+
+
+async def _prepare_templates(state: ServerState, loaded: "asyncio.Task[None]") -> None:
+    """Have the chat template ready before the first request that needs it, unless it comes first.
+
+    The template process costs as much as a tenth of a start, so it does not compete with one that
+    is quick; beside a large model that takes its time to load it is free.
+    """
+    await asyncio.sleep(_TEMPLATES_AFTER_S)
+    await state.chat.start()
+    await asyncio.wait([loaded])
+    if state.phase is Phase.READY:
         await state.chat.load(state.engine.model)

@@ -29,6 +29,7 @@ from server.state import Phase, ServerState
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _KEEP_ALIVE_S: Final = 75
 _PROGRESS_S: Final = 0.5
+_TICK_S: Final = 1.0
 
 
 class ServerProcess:
@@ -104,7 +105,7 @@ class ServerProcess:
         error = loaded.exception()
         if error is not None:
             self._load_error = error if isinstance(error, Exception) else RuntimeError(str(error))
-            self._server.should_exit = True
+            self._server.end()
             return
         model, placement = self._engine.model, self._engine.placement
         decode_loop = self._engine.decode_loop
@@ -170,7 +171,7 @@ class ServerProcess:
             self._log.warning("drain timeout", running=admission.n_running)
             admission.refuse_waiting(unavailable("the server is stopping"))
             await self._state.engine.stop()
-        self._server.should_exit = True
+        self._server.end()
 
 
 class _Server(uvicorn.Server):
@@ -186,6 +187,7 @@ class _Server(uvicorn.Server):
             },
         )
         self.on_started: Callable[[], None] = lambda: None
+        self._ending = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 app,
@@ -206,6 +208,17 @@ class _Server(uvicorn.Server):
         """As uvicorn's, then `on_started`."""
         await super().startup(sockets)
         self.on_started()
+
+    def end(self) -> None:
+        """Close the listeners, let responses end, and return from `serve`."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, which looks ten times a second whether it should end: here it is told."""
+        while not await self.on_tick(0):  # 0: a tick that renews the Date header
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), _TICK_S)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

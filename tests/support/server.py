@@ -58,7 +58,7 @@ class Server:
                 return float(line.rpartition(" ")[2])
         raise KeyError(name)
 
-    def until(self, condition: Callable[[], bool], timeout_s: float = 10) -> float:
+    def until(self, condition: Callable[[], bool], timeout_s: float = 60) -> float:
         """Seconds until a condition holds. Raises: TimeoutError."""
         started = time.monotonic()
         while not condition():
