@@ -11,6 +11,25 @@ namespace {
 // llguidance's mark of a token that is no text.
 constexpr char kSpecialMark = '\xff';
 
+// Kinds of text. Where a terminal goes on with any text of a kind, all tokens of that kind may come
+// and llguidance does not walk through them one by one. It can tell only of runs of a class. The
+// first four are its own, made for strings of JSON; then text without controls and line separators,
+// ASCII without blanks, and words. The shorter ones fit where a length is limited.
+constexpr std::array<const char*, 12> kSlices = {
+    R"([\x20\x0A\x0D\x09]+)",
+    R"([^"\\\x00-\x1F\x7F]{1,10})",
+    R"([^"\\\x00-\x1F\x7F]{1,30})",
+    R"([^"\\\x00-\x1F\x7F]+)",
+    R"([^"\\\x00-\x1F\x7F-\x9F\u{2028}\u{2029}]{1,30})",
+    R"([!#-\[\]-~]{1,20})",
+    "[a-zA-Z ]{1,20}",
+    "[a-zA-Z0-9_]{1,20}",
+    "[a-zA-Z]{1,20}",
+    "[a-z ]{1,20}",
+    "[a-z]{1,20}",
+    nullptr,
+};
+
 // Bytes of the tokens, one after the other, as llguidance takes them.
 struct TokenBytes {
   std::vector<std::uint8_t> bytes;
@@ -55,6 +74,7 @@ GrammarEngine::GrammarEngine(GrammarVocabulary vocabulary, const std::string& li
   init.tok_eos_extra_count = static_cast<std::uint32_t>(ends.size() - 1);
   init.token_lens = tokens.lengths.data();
   init.token_bytes = tokens.bytes.data();
+  init.slices = kSlices.data();
   // Only asked for text behind a trigger: any tokens that spell it will do.
   init.use_approximate_greedy_tokenize_fn = true;
   std::array<char, 512> error{};

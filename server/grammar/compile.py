@@ -1,15 +1,19 @@
 """From a specification to a compiled grammar, or a 400 that says what is wrong with it."""
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from engine_ext import EngineError, Grammar, GrammarError
 from server.errors import ApiError, invalid, server_fault
-from server.grammar.gbnf import GbnfError, parse_gbnf
+from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark, token_texts
+from server.grammar.gbnf_tree import GbnfError, Group
 from server.grammar.schema import SchemaError, for_llguidance
 from server.grammar.spec import GrammarSpec
+from server.grammar.terminals import with_terminals
 
 if TYPE_CHECKING:
     from engine_ext import Engine
@@ -53,13 +57,13 @@ async def _compile(engine: "Engine", spec: GrammarSpec) -> Grammar:
         text = await asyncio.to_thread(for_llguidance, spec.text)
         return await engine.compile_grammar("json_schema", text)
     if spec.kind == "gbnf":
-        return await engine.compile_grammar("lark", await _lark_of_gbnf(engine, spec.text))
+        return await _compile_gbnf(engine, spec.text)
     if len(spec.text.encode()) > MAX_LARK_BYTES:
         raise GrammarError(f"the grammar is longer than {MAX_LARK_BYTES} bytes")
     return await engine.compile_grammar(spec.kind, spec.text)
 
 
-async def _lark_of_gbnf(engine: "Engine", text: str) -> str:
+async def _compile_gbnf(engine: "Engine", text: str) -> Grammar:
     rules = await asyncio.to_thread(parse_gbnf, text)
     ids: dict[str, int] = {}
     for name in sorted(token_texts(rules)):
@@ -68,6 +72,13 @@ async def _lark_of_gbnf(engine: "Engine", text: str) -> str:
             raise GbnfError(f"invalid token '{name}'")
         ids[name] = tokens[0]
     model = engine.model
-    return await asyncio.to_thread(
-        to_lark, rules, ids, n_vocab=model.n_vocab, end_tokens=model.eog_tokens
-    )
+
+    def convert(rules: Mapping[str, Group]) -> str:
+        return to_lark(rules, ids, n_vocab=model.n_vocab, end_tokens=model.eog_tokens)
+
+    lark = await asyncio.to_thread(convert, rules)
+    cut = await asyncio.to_thread(with_terminals, rules)
+    if cut is not None:
+        with suppress(GrammarError):  # its lexer is too large for the compiler's limits
+            return await engine.compile_grammar("lark", await asyncio.to_thread(convert, cut))
+    return await engine.compile_grammar("lark", lark)

@@ -6,9 +6,20 @@ apart, which the matcher here can do. Sizes are bounded.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
-MAX_CODE_POINT: Final = 0x10FFFF
+from server.grammar.gbnf_tree import (
+    MAX_CODE_POINT,
+    Chars,
+    GbnfError,
+    Group,
+    Item,
+    Reference,
+    Repeat,
+    Sequence,
+    Token,
+)
+
 MAX_REPETITIONS: Final = 2000  # llama.cpp's MAX_REPETITION_THRESHOLD
 MAX_BYTES: Final = 65536
 MAX_NESTING: Final = 100
@@ -18,48 +29,6 @@ _ESCAPES: Final = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "
     "-": "-"
 }
 _HEX_ESCAPES: Final = {"x": 2, "u": 4, "U": 8}
-
-
-class GbnfError(ValueError):
-    """The text is not GBNF, or too large."""
-
-
-class Chars(NamedTuple):
-    """One character out of ranges of code points, inclusive; `negated`: out of all others."""
-
-    ranges: tuple[tuple[int, int], ...]
-    negated: bool = False
-
-
-class Reference(NamedTuple):
-    """Another rule."""
-
-    name: str
-
-
-class Token(NamedTuple):
-    """One token by its id, or by text that is exactly one token; `negated`: any other one."""
-
-    token: int | str
-    negated: bool = False
-
-
-class Repeat(NamedTuple):
-    """`item` from `low` to `high` times; None: without end."""
-
-    item: "Sequence"
-    low: int
-    high: int | None
-
-
-class Group(NamedTuple):
-    """One of several sequences."""
-
-    choices: tuple["Sequence", ...]
-
-
-Item = Chars | Reference | Token | Repeat | Group
-Sequence = tuple[Item, ...]
 
 
 @dataclass(slots=True)

@@ -1,16 +1,15 @@
 """GBNF's tree to llguidance's Lark, exactly.
 
-Every character of the grammar becomes a terminal of its own. llguidance's lexer takes the longest
-match of a terminal and never goes back, so that `[a-z]* "end"` with longer terminals would not
-accept "end"; with one character each there is nothing to go back to, and its Earley parser does
-the rest, which is all that llama.cpp's stacks do.
+Every character becomes a terminal of its own, but for the longer terminals that
+`server.grammar.terminals` found to change nothing. llguidance's Earley parser does the rest, which
+is all that llama.cpp's stacks do.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from server.grammar.gbnf import (
-    MAX_CODE_POINT,
+from server.grammar.characters import ranges_of, regex_of
+from server.grammar.gbnf_tree import (
     Chars,
     GbnfError,
     Group,
@@ -18,10 +17,11 @@ from server.grammar.gbnf import (
     Reference,
     Repeat,
     Sequence,
+    Terminal,
     Token,
 )
 
-_SURROGATES: Final = (0xD800, 0xDFFF)  # no UTF-8 text has them
+MAX_NESTED: Final = 12  # parentheses; llguidance's Lark takes somewhat more
 
 
 def token_texts(rules: Mapping[str, Group]) -> set[str]:
@@ -67,14 +67,17 @@ class _Writer:
         self._n_vocab = n_vocab
         self._end_tokens = end_tokens
         self._names = {name: f"r{i}" for i, name in enumerate(rules)}
-        self._terminals: dict[tuple[tuple[int, int], ...], str] = {}
+        self._terminals: dict[str, str] = {}  # names by expression
+        self._inner: list[str] = []  # rules of what is nested deeply
+        self._depth = 0
 
     def write(self) -> str:
         lines = [f"start: {self._names['root']}"]
         for name, group in self._rules.items():
             lines.append(f"{self._names[name]}: {self._choices(group)}")
-        for ranges, terminal in self._terminals.items():
-            lines.append(f"{terminal}: /{_regex(ranges)}/")
+        lines += self._inner
+        for regex, terminal in self._terminals.items():
+            lines.append(f"{terminal}: /{regex}/")
         return "\n".join(lines) + "\n"
 
     def _choices(self, group: Group) -> str:
@@ -85,26 +88,37 @@ class _Writer:
 
     def _item(self, item: Item) -> str:
         if isinstance(item, Chars):
-            return self._terminal(item)
+            return self._terminal(regex_of(ranges_of(item)))
+        if isinstance(item, Terminal):
+            return self._terminal(item.regex)
         if isinstance(item, Reference):
             return self._names[item.name]
         if isinstance(item, Token):
             return self._token(item)
         if isinstance(item, Group):
-            return f"({self._choices(item)})"
+            return self._nested(item)
         if item.high == 0:
             return '""'
-        inner = f"({self._sequence(item.item)})"
+        first = item.item[0] if len(item.item) == 1 else None
+        inner = self._nested(first if isinstance(first, Group) else Group((item.item,)))
         bounds = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((item.low, item.high))
         if bounds is None:
             bounds = f"{{{item.low},{'' if item.high is None else item.high}}}"
         return inner + bounds
 
-    def _terminal(self, chars: Chars) -> str:
-        ranges = _normal(chars)
-        if not ranges:
-            raise GbnfError("a character class matches no character")
-        return self._terminals.setdefault(ranges, f"C{len(self._terminals)}")
+    def _nested(self, group: Group) -> str:
+        """In parentheses, or, where they are nested deeply, by the name of a rule of its own."""
+        self._depth += 1
+        choices = self._choices(group)
+        self._depth -= 1
+        if self._depth % MAX_NESTED != MAX_NESTED - 1:
+            return f"({choices})"
+        name = f"g{len(self._inner)}"
+        self._inner.append(f"{name}: {choices}")
+        return name
+
+    def _terminal(self, regex: str) -> str:
+        return self._terminals.setdefault(regex, f"T{len(self._terminals)}")
 
     def _token(self, token: Token) -> str:
         number = token.token if isinstance(token.token, int) else self._token_ids[token.token]
@@ -114,39 +128,3 @@ class _Writer:
             return f"<[{number}]>"
         others = sorted(self._end_tokens | ({number} if number < self._n_vocab else set()))
         return f"<[^{','.join(map(str, others))}]>"
-
-
-def _normal(chars: Chars) -> tuple[tuple[int, int], ...]:
-    """Ascending, disjoint ranges of characters that UTF-8 text can have."""
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(chars.ranges):
-        if low > high:
-            continue
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
-        else:
-            merged.append((low, high))
-    if chars.negated:
-        gaps, begin = [], 0
-        for low, high in merged:
-            if begin < low:
-                gaps.append((begin, low - 1))
-            begin = high + 1
-        merged = [*gaps, (begin, MAX_CODE_POINT)]
-    kept = []
-    for low, high in merged:
-        for first, last in (
-            (low, min(high, _SURROGATES[0] - 1)),
-            (max(low, _SURROGATES[1] + 1), high),
-        ):
-            if first <= min(last, MAX_CODE_POINT):
-                kept.append((first, min(last, MAX_CODE_POINT)))
-    return tuple(kept)
-
-
-def _regex(ranges: tuple[tuple[int, int], ...]) -> str:
-    parts = (
-        f"\\x{{{low:X}}}" if low == high else f"\\x{{{low:X}}}-\\x{{{high:X}}}"
-        for low, high in ranges
-    )
-    return f"[{''.join(parts)}]"

@@ -1,4 +1,4 @@
-"""Parts of llama.cpp's source tree that tests read: vocabularies, templates, its server's tests.
+"""Parts of llama.cpp's source tree that tests read: vocabularies, templates, grammars, its tests.
 
 They come from the source distribution that the build pins; no copy of them is kept here.
 """
@@ -12,17 +12,18 @@ from engine_ext.llama_build import pins
 from engine_ext.llama_build.source import Source
 
 BUILD_FOLDER: Final = Path(__file__).resolve().parents[2] / ".build"
-_PARTS: Final = ("models/", "tools/server/tests/")
+_PARTS: Final = ("models/", "tools/server/tests/", "grammars/")
 
 
 def llama_source() -> Path:
-    """llama.cpp's folder with `models` and `tools/server/tests`, unpacked once.
+    """llama.cpp's folder with `models`, `tools/server/tests` and `grammars`, unpacked once.
 
     Raises: engine_ext.llama_build.errors.BuildError if the archive is not there and not to be had.
     """
     folder = BUILD_FOLDER / "peer" / f"llama.cpp-{pins.SDIST_SHA256[:12]}"
-    if folder.is_dir():
+    if all((folder / part).is_dir() for part in _PARTS):
         return folder
+    shutil.rmtree(folder, ignore_errors=True)
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     with tarfile.open(Source(BUILD_FOLDER).archive()) as members:
@@ -41,3 +42,8 @@ def vocabulary(name: str) -> Path:
     if not path.is_file():
         raise FileNotFoundError(path)
     return path
+
+
+def grammar(name: str) -> str:
+    """The text of one of llama.cpp's examples of GBNF, such as "json"."""
+    return (llama_source() / f"grammars/{name}.gbnf").read_text()
