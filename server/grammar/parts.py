@@ -21,8 +21,8 @@ from server.grammar.gbnf_tree import (
     Token,
 )
 
-MAX_CHARS: Final = 1000  # of a terminal, repetitions written out: about its automaton's states
-MAX_HEIGHT: Final = 40  # of a terminal: groups in groups
+MAX_CHARS: Final = 5000  # of a terminal, repetitions written out: about its automaton's states
+MAX_HEIGHT: Final = 75  # of a terminal: choices, repetitions and rules in each other
 MAX_PARTS: Final = 20000
 MAX_EMPTY: Final = 8  # parts of a terminal that all may be empty; its size grows as their square
 
@@ -124,7 +124,7 @@ class Parts:
 def _measure(part: Part) -> None:
     children = [child for series in part.inner for child in series.parts]
     part.n_chars = sum(child.n_chars for child in children)
-    part.height = 1 + max((child.height for child in children), default=0)
+    part.height = _level(part.item) + max((child.height for child in children), default=0)
     part.is_nullable = any(all(child.is_nullable for child in s.parts) for s in part.inner)
     if isinstance(part.item, Repeat):
         part.n_chars *= _times(part.item)
@@ -134,6 +134,10 @@ def _measure(part: Part) -> None:
         and part.n_chars <= MAX_CHARS
         and part.height <= MAX_HEIGHT
     )
+
+
+def _level(item: Item) -> int:
+    return 0 if isinstance(item, Group) and len(item.choices) == 1 else 1
 
 
 def _times(repeat: Repeat) -> int:
@@ -196,7 +200,7 @@ def _size(sequence: Sequence, rules: Mapping[str, tuple[int, int]]) -> tuple[int
             n_chars += 1
             continue
         n_chars += sum(size[0] for size in inner)
-        height = max(height, 1 + max((size[1] for size in inner), default=0))
+        height = max(height, _level(item) + max((size[1] for size in inner), default=0))
         if n_chars > MAX_CHARS or height > MAX_HEIGHT:
             return None
     return n_chars, height

@@ -30,7 +30,7 @@ def with_terminals(rules: Mapping[str, Group]) -> dict[str, Group] | None:
     """
     try:
         return _Cutter(rules).cut()
-    except TooLarge:
+    except (TooLarge, RecursionError):  # the latter: rules nested deeply that use others such
         return None
 
 

@@ -1,12 +1,13 @@
 """GBNF with long terminals beside GBNF with a character each, with a vocabulary of 128,256 tokens.
 
-The grammars are llama.cpp's examples and what its converter makes of JSON schemas.
+The grammars are llama.cpp's examples and what its converters make of JSON schemas.
 """
 
 import ctypes
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
@@ -85,6 +86,11 @@ def assert_same_masks(tokens: Vocabulary, gbnf: str, n_masks: int = 30) -> None:
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_llama_cpps_grammars(tokens: Vocabulary, name: str) -> None:
     assert_same_masks(tokens, grammar(name))
+
+
+def test_the_grammar_that_llama_server_makes_of_a_schema(tokens: Vocabulary) -> None:
+    text = Path(__file__).parents[1].joinpath("support", "person_schema.gbnf").read_text()
+    assert_same_masks(tokens, text)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
