@@ -20,6 +20,7 @@
 #include "engine.h"
 #include "grammar/grammar_engine.h"
 #include "log_sink.h"
+#include "memory_fit.h"
 #include "memory_plan.h"
 
 namespace nb = nanobind;
@@ -280,9 +281,12 @@ void bind_model_options(nb::module_& m) {
 
 nb::dict plan_to_dict(const EngineConfig& config) {
   MemoryPlan plan;
+  std::string change;
   {
     const nb::gil_scoped_release release;
-    plan = plan_memory(config);
+    const FittedConfig fitted = fit_to_memory(config);
+    change = fitted.change;
+    plan = plan_memory(fitted.config);
   }
   nb::list uses;
   for (const MemoryUse& use : plan.uses) {
@@ -303,6 +307,7 @@ nb::dict plan_to_dict(const EngineConfig& config) {
   made["n_layer"] = plan.n_layer;
   made["n_params"] = plan.n_params;
   made["description"] = plan.description;
+  made["fit"] = change;
   return made;
 }
 
@@ -325,6 +330,10 @@ void bind_config(nb::module_& m) {
       .def_rw("model_path", &EngineConfig::model_path)
       .def_rw("options", &EngineConfig::options)
       .def_rw("n_ctx", &EngineConfig::n_ctx)
+      .def_rw("fit", &EngineConfig::fit)
+      .def_rw("fit_margins", &EngineConfig::fit_margins)
+      .def_rw("fit_n_ctx_min", &EngineConfig::fit_n_ctx_min)
+      .def_rw("fit_host_bytes", &EngineConfig::fit_host_bytes)
       .def_rw("n_batch", &EngineConfig::n_batch)
       .def_rw("n_ubatch", &EngineConfig::n_ubatch)
       .def_rw("n_slots", &EngineConfig::n_slots)

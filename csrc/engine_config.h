@@ -13,7 +13,13 @@ namespace unpaced {
 struct EngineConfig {
   std::string model_path;
   ModelOptions options;
-  std::int32_t n_ctx = 0;  // cells of all slots together; 0: the model's training context
+  std::int32_t n_ctx = 0;  // cells of all slots together; 0: see `fit`
+  // What is left open, an n_ctx of 0 and n_gpu_layers of -1, is chosen by fit_to_memory; else an
+  // n_ctx of 0 is the model's training context for all slots together.
+  bool fit = false;
+  std::vector<std::int64_t> fit_margins;  // bytes to leave free, a device; the last for all others
+  std::int32_t fit_n_ctx_min = 4096;      // a slot's
+  std::int64_t fit_host_bytes = 0;        // free now
   std::int32_t n_batch = 2048;
   std::int32_t n_ubatch = 512;  // also the prefill chunk, after which commands are looked at
   std::int32_t n_slots = 1;
@@ -26,7 +32,7 @@ struct EngineConfig {
   std::int32_t n_waiting_max = 64;
   std::int32_t n_threads = 1;
   std::int32_t n_threads_batch = 1;
-  std::int32_t n_gpu_layers = -1;              // -1: all where there is a GPU
+  std::int32_t n_gpu_layers = -1;              // below 0: all where there is a GPU
   std::int32_t decode_loop = kDecodeLoopAuto;  // or a DecodeLoop
   bool require_device = false;                 // anything less than the device loop is an error
   std::int32_t flash_attn = -1;                // llama_flash_attn_type: -1 auto, 0 off, 1 on

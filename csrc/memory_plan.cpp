@@ -22,7 +22,10 @@ MemoryUse use_of(ggml_backend_buffer_type_t type, const llama_memory_breakdown_d
   use.buffer_type = ggml_backend_buft_name(type);
   use.is_host = ggml_backend_buft_is_host(type);
   const ggml_backend_dev_t device = ggml_backend_buft_get_device(type);
-  if (!use.is_host && device != nullptr) use.device = ggml_backend_dev_description(device);
+  if (!use.is_host && device != nullptr) {
+    use.device = ggml_backend_dev_description(device);
+    use.device_name = ggml_backend_dev_name(device);
+  }
   use.model_bytes = data.model;
   use.context_bytes = data.context;
   use.compute_bytes = data.compute;

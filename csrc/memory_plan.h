@@ -13,6 +13,7 @@ namespace unpaced {
 struct MemoryUse {
   std::string buffer_type;  // llama.cpp's name, such as CPU or CUDA0
   std::string device;       // description; empty for the host's memory
+  std::string device_name;  // as in list_devices(); likewise
   bool is_host = true;
   std::size_t model_bytes = 0;
   std::size_t context_bytes = 0;

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "log_sink.h"
+#include "memory_fit.h"
 #include "prompt_logprob_rows.h"
 
 namespace unpaced {
@@ -16,6 +17,14 @@ namespace {
 [[noreturn]] void throw_load_error(const std::string& what, const std::string& path) {
   const std::string logged = ErrorCapture::take();
   throw std::runtime_error(what + " " + path + (logged.empty() ? "" : ": " + logged));
+}
+
+void log_fit(const std::string& change) {
+  ggml_log_callback log = nullptr;
+  void* user = nullptr;
+  llama_log_get(&log, &user);
+  const std::string line = "to fit the memory (--fit), " + change + "\n";
+  if (log != nullptr) log(GGML_LOG_LEVEL_WARN, line.c_str(), user);
 }
 
 bool on_load_progress(float fraction, void* user) {
@@ -101,10 +110,12 @@ void ThreadpoolDeleter::operator()(ggml_threadpool* pool) const noexcept {
 
 Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atomic<bool>& stop)
     : stop_(stop) {
+  const FittedConfig fitted = fit_to_memory(config);
+  if (!fitted.change.empty()) log_fit(fitted.change);
   const ErrorCapture capture;
-  load(config, progress);
-  make_context(config);
-  make_threads(config);
+  load(fitted.config, progress);
+  make_context(fitted.config);
+  make_threads(fitted.config);
   if (config.warmup) warm_up();
   progress.fraction.store(1.0F, std::memory_order_relaxed);
 }

@@ -14,7 +14,11 @@ class EngineConfig:
     """How to load and run a model. Counts are tokens unless they say otherwise.
 
     `n_ctx` is shared by all slots; 0: the model's training context. `kv_unified`: each slot may
-    have all of it, as long as there are cells; else each has an equal part. `context_shift`: a full
+    have all of it, as long as there are cells; else each has an equal part. `fit`: an `n_ctx` of 0
+    is the training context for each slot, or as much of it as memory allows but at least
+    `fit_n_ctx_min` a slot, and `n_gpu_layers` of -1 as many as the GPUs hold; `fit_margins` bytes
+    stay free, a device (the last entry for those that have none), and of the host's
+    `fit_host_bytes` where no device is used. `context_shift`: a full
     slot drops the older half of its tokens instead of ending its request. `slot_similarity`: a slot
     that holds more than this fraction of a prompt is preferred to the one unused for longest.
     `cache_bytes_max`: host memory for the states of slots that were taken over; -1: no limit, 0:
@@ -23,7 +27,8 @@ class EngineConfig:
     that cancel is seen.
     `n_threads` -1: one a physical core this process may use, less one for the front end.
     `n_threads_batch` -1: as `n_threads` where that is given, else one a physical core.
-    `n_gpu_layers` -1: all where the build is for a GPU; 0: none, and a GPU build runs without one.
+    `n_gpu_layers` -1 or -2: all where the build is for a GPU; 0: none, and a GPU build runs without
+    one.
     `decode_loop`: who runs the token loop. "device": the GPU; "ahead": the GPU samples, the host
     launches; "host": the CPU samples; "auto": the best that is exact. One that was asked for and
     cannot be had is an error; so is less than "device" with `require_device`.
@@ -37,6 +42,10 @@ class EngineConfig:
     model_path: Path
     options: ModelOptions = field(default_factory=ModelOptions)
     n_ctx: int = 0
+    fit: bool = False
+    fit_margins: tuple[int, ...] = (1 << 30,)
+    fit_n_ctx_min: int = 4096
+    fit_host_bytes: int = 0
     n_batch: int = 2048
     n_ubatch: int = 512
     n_slots: int = 1
@@ -64,6 +73,7 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for name, low in (
             ("n_ctx", 0),
+            ("fit_n_ctx_min", 0),
             ("n_batch", 1),
             ("n_ubatch", 1),
             ("n_slots", 1),

@@ -411,6 +411,10 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
     native.options = options
     for name in (
         "n_ctx",
+        "fit",
+        "fit_margins",
+        "fit_n_ctx_min",
+        "fit_host_bytes",
         "n_batch",
         "n_ubatch",
         "n_slots",

@@ -34,7 +34,10 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """What llama.cpp lays out for a configuration. `n_ctx` is shared by the slots."""
+    """What llama.cpp lays out for a configuration. `n_ctx` is shared by the slots.
+
+    `fit` says what was made smaller to fit the memory; empty: nothing.
+    """
 
     uses: tuple[MemoryUse, ...]
     n_ctx: int
@@ -43,6 +46,7 @@ class MemoryPlan:
     n_layer: int
     n_params: int
     description: str
+    fit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

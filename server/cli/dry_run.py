@@ -47,6 +47,7 @@ def _lines(settings: Settings, plan: MemoryPlan) -> list[str]:
         f"         {plan.description}, {plan.n_params:,} parameters, {plan.n_layer} layers",
         f"context  {plan.n_ctx} tokens{train}; {slots}; "
         f"K {settings.cache_type_k}, V {settings.cache_type_v}",
+        *([f"fit      {plan.fit}"] if plan.fit else []),
         f"build    llama.cpp {build.llama_commit[:9]}, profile {build.profile}",
         "",
         *table,

@@ -13,11 +13,12 @@ from server.settings.pairs import split_pairs
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _DENSE: Final = r"\.ffn_(up|down|gate)\."
 _CPU: Final = "CPU"
+_LAYERS: Final = {"auto": -1, "all": -2}
 
 
 def _layers(value: object) -> object:
-    # llama-server's words for "as many as there are".
-    return -1 if isinstance(value, str) and value.lower() in {"all", "auto"} else value
+    # llama-server's words and numbers for as many as fit, and for as many as there are.
+    return _LAYERS.get(value.lower(), value) if isinstance(value, str) else value
 
 
 class DeviceSettings(OptionGroup):
@@ -28,10 +29,11 @@ class DeviceSettings(OptionGroup):
     gpu_layers: Annotated[
         int,
         BeforeValidator(_layers),
-        Field(ge=-1),
+        Field(ge=-2),
         Option(
             ("-ngl", "--gpu-layers", "--n-gpu-layers"),
-            "layers on the GPU; all or auto: every one; 0: none, and a CUDA build needs no GPU",
+            "layers on the GPU; auto: as many as fit (--fit); all; 0: none, and a CUDA build needs "
+            "no GPU",
             env="N_GPU_LAYERS",
             metavar="N",
         ),

@@ -59,7 +59,7 @@ class ModelSettings(OptionGroup):
         Field(ge=0),
         Option(
             ("-c", "--ctx-size"),
-            "tokens of context, shared by the slots; 0: as trained",
+            "tokens of context, shared by the slots; 0: as trained (without -c: see --fit)",
             env="CTX_SIZE",
             metavar="N",
         ),

@@ -14,6 +14,7 @@ from engine_ext.model_options import ModelOptions
 from server.settings.access import AccessSettings
 from server.settings.chat import ChatSettings
 from server.settings.device import DeviceSettings
+from server.settings.fit import FitSettings
 from server.settings.grammar import GrammarSettings
 from server.settings.http import HttpSettings
 from server.settings.limits import LimitSettings
@@ -40,6 +41,7 @@ class Settings(
     SlotSettings,
     GrammarSettings,
     ThreadSettings,
+    FitSettings,
     DeviceSettings,
     LoadSettings,
     SourceSettings,
@@ -100,6 +102,10 @@ class Settings(
             model_path=self.model,
             options=self.model_options(),
             n_ctx=self.ctx_size,
+            fit=self.fit == "on",
+            fit_margins=self.fit_margins,
+            fit_n_ctx_min=self.fit_n_ctx_min,
+            fit_host_bytes=self.fit_host_bytes,
             n_batch=self.batch_size,
             n_ubatch=min(self.ubatch_size, self.batch_size),
             n_slots=self.n_slots,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -182,3 +183,40 @@ async def test_a_models_sampling_defaults_replace_what_nobody_set(tmp_path: Path
     assert sampling.samplers == ("top_k", "temperature")
     # What cannot be used is left out.
     assert (sampling.repeat_penalty, sampling.mirostat) == (1.0, 0)
+
+
+LONG = ("--override-kv", "llama.context_length=int:65536")
+
+
+def test_each_slot_has_the_training_context_where_none_is_asked_for() -> None:
+    for flags, n_ctx, n_ctx_slot in (
+        (("-np", "3"), 3072, 1024),
+        (("-np", "3", "-c", "0"), 3072, 1024),
+        (("-np", "3", "--kv-unified"), 1024, 1024),
+        (("-np", "3", "--fit", "off"), 1536, 512),
+        ((), 1024, 1024),
+    ):
+        plan = plan_memory(read_settings([*flags]).engine_config())
+        assert (plan.n_ctx, plan.n_ctx_slot, plan.fit) == (n_ctx, n_ctx_slot, ""), flags
+
+
+@pytest.mark.parametrize("slots", ["1", "2"])
+def test_a_context_that_nobody_asked_for_fits_the_memory(slots: str) -> None:
+    whole = plan_memory(read_settings([*LONG, "-np", slots]).engine_config())
+    assert whole.n_ctx == 65536 * int(slots)
+    limit = sum(use.total_bytes for use in whole.uses) // 2
+    config = read_settings([*LONG, "-np", slots, "--fit-target", "0"]).engine_config()
+    plan = plan_memory(replace(config, fit_host_bytes=limit))
+    assert 0.9 * limit < sum(use.total_bytes for use in plan.uses) <= limit
+    assert plan.n_ctx_slot % 256 == 0
+    assert str(plan.n_ctx) in plan.fit
+    plan = plan_memory(replace(config, fit_host_bytes=0))
+    assert plan.n_ctx_slot == 4096
+    asked = read_settings([*LONG, "-np", slots, "-c", "0"]).engine_config()
+    assert plan_memory(replace(asked, fit_host_bytes=0)).n_ctx_slot == 65536
+
+
+async def test_the_engine_takes_what_fits() -> None:
+    config = read_settings([*LONG, "-np", "1", "-fitt", "0", "-fitc", "512"]).engine_config()
+    async with Engine(replace(config, fit_host_bytes=0)) as engine:
+        assert engine.model.n_ctx == 512

@@ -27,14 +27,6 @@ NOTICED: Final[list[LlamaFlag]] = [
     ),
     *make_flags(
         """
-        -fit --fit N LLAMA_ARG_FIT
-        -fitt --fit-target N LLAMA_ARG_FIT_TARGET
-        -fitc --fit-ctx N LLAMA_ARG_FIT_CTX
-        """,
-        "-c and -ngl are never changed to fit the memory; --dry-run says what is needed",
-    ),
-    *make_flags(
-        """
         -Cb --cpu-mask-batch N
         -Crb --cpu-range-batch N
         --cpu-strict-batch N
