@@ -241,7 +241,7 @@ void set_chain(SamplingParams& params, const std::vector<int>& chain) {
   }
   params.n_chain = static_cast<std::int32_t>(chain.size());
   for (std::size_t i = 0; i < chain.size(); ++i) {
-    if (chain[i] < 0 || chain[i] > static_cast<int>(SamplerKind::kTemperature)) {
+    if (chain[i] < 0 || chain[i] > static_cast<int>(SamplerKind::kInfill)) {
       throw nb::value_error("samplers: unknown kind");
     }
     params.chain[i] = static_cast<SamplerKind>(chain[i]);
@@ -392,6 +392,8 @@ void bind_request(nb::module_& m) {
 
   nb::class_<DryBreakers>(m, "DryBreakers").def(nb::init<>());
 
+  nb::class_<InfillVocabulary>(m, "InfillVocabulary");
+
   nb::class_<PyStopStrings>(m, "StopStrings")
       .def(
           "__init__",
@@ -464,6 +466,12 @@ void bind_request(nb::module_& m) {
       .def_rw("sampling", &RequestSpec::sampling)
       .def_rw("dry_breakers", &RequestSpec::dry_breakers)
       .def_rw("limits", &RequestSpec::limits)
+      .def(
+          "set_infill",
+          [](RequestSpec& self, std::shared_ptr<InfillVocabulary> vocabulary) {
+            self.infill = std::make_shared<Infill>(std::move(vocabulary));
+          },
+          "vocabulary"_a)
       .def_rw("max_tokens", &RequestSpec::max_tokens)
       .def_rw("n_probs", &RequestSpec::n_probs)
       .def_rw("want_logprob", &RequestSpec::want_logprob)
@@ -684,6 +692,11 @@ void bind_engine(nb::module_& m) {
           "stops"_a, "special"_a, "preserved"_a,
           nb::sig("def make_stop_strings(self, stops: list[bytes], special: bool, "
                   "preserved: collections.abc.Sequence[int]) -> StopStrings"))
+      .def("make_infill_vocabulary",
+           [](PyEngine& self) {
+             const nb::gil_scoped_release release;
+             return self.get().make_infill_vocabulary();
+           })
       .def(
           "make_text_limits",
           [](PyEngine& self, std::int32_t n_indent, std::int64_t t_max_ms, bool special,

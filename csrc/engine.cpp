@@ -163,6 +163,20 @@ TokenText Engine::token_text(bool special, std::vector<TokenId> preserved) const
           .spelled_out = std::move(preserved)};
 }
 
+std::shared_ptr<InfillVocabulary> Engine::make_infill_vocabulary() const {
+  const Vocabulary& known = vocabulary();
+  TokenId end = llama_vocab_eot(known.get());
+  if (end < 0) end = llama_vocab_eos(known.get());
+  if (end < 0) throw std::invalid_argument("samplers: the model has no token that ends a text");
+  std::vector<std::string_view> pieces;
+  std::vector<std::uint8_t> ends;
+  for (TokenId token = 0; token < known.n_tokens(); ++token) {
+    pieces.push_back((*pieces_)[token]);
+    ends.push_back(llama_vocab_is_eog(known.get(), token) ? 1 : 0);
+  }
+  return std::make_shared<InfillVocabulary>(pieces, std::move(ends), end);
+}
+
 std::vector<std::int32_t> Engine::tokenize(std::string_view text, bool add_special,
                                            bool parse_special) {
   std::vector<std::int32_t> tokens;

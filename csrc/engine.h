@@ -51,6 +51,9 @@ class Engine {
                                                    bool parse_special);
   [[nodiscard]] std::string detokenize(std::span<const std::int32_t> tokens, bool special);
   [[nodiscard]] DryBreakers make_dry_breakers(std::span<const std::string> breakers);
+  // Tenths of a second for a large vocabulary. Throws std::invalid_argument where no token ends a
+  // text.
+  [[nodiscard]] std::shared_ptr<InfillVocabulary> make_infill_vocabulary() const;
   // Control tokens count as text where `special` is set or `preserved` has them. Throws
   // std::invalid_argument.
   [[nodiscard]] TokenText token_text(bool special, std::vector<TokenId> preserved) const;

@@ -15,6 +15,7 @@ enum class HostReason : std::uint8_t {
   kMirostat,    // the request samples by mirostat
   kAdaptiveP,   // the request samples by adaptive-p
   kDry,         // the request has DRY
+  kInfill,      // the request samples by infill
   kChain,       // the chain is not one that the device draws by
   kTopK,        // more candidates than the device holds
   kStopLength,  // its stop strings are too long for the tokens that may end them to be listed
@@ -23,9 +24,9 @@ enum class HostReason : std::uint8_t {
 };
 
 // By HostReason; the values of a metric's label.
-inline constexpr std::array<const char*, 12> kHostReasonNames{
-    "none", "shared", "logprobs", "logit_bias",  "mirostat",    "adaptive_p",
-    "dry",  "chain",  "top_k",    "stop_length", "text_limits", "context_end"};
+inline constexpr std::array<const char*, 13> kHostReasonNames{
+    "none",   "shared", "logprobs", "logit_bias",  "mirostat",    "adaptive_p", "dry",
+    "infill", "chain",  "top_k",    "stop_length", "text_limits", "context_end"};
 inline constexpr std::size_t kHostReasons = kHostReasonNames.size();
 
 }  // namespace unpaced

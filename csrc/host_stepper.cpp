@@ -62,8 +62,8 @@ std::int32_t HostStepper::begin(Slot& slot) {
   }
   slot.cells.resize(static_cast<std::size_t>(n_cached));
   cached_[static_cast<std::size_t>(slot.id)] = n_cached;
-  samplers_[static_cast<std::size_t>(slot.id)]->reset(spec.sampling, spec.logit_bias,
-                                                      &spec.dry_breakers, spec.prompt);
+  samplers_[static_cast<std::size_t>(slot.id)]->reset(
+      spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt, spec.infill.get());
   return n_cached;
 }
 

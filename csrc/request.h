@@ -9,6 +9,7 @@
 
 #include "records.h"
 #include "sampling/dry_breakers.h"
+#include "sampling/infill.h"
 #include "sampling/sampling_params.h"
 #include "stop_matcher.h"
 #include "text_limits.h"
@@ -23,6 +24,7 @@ struct RequestSpec {
   SamplingParams sampling;
   std::vector<LogitBias> logit_bias;  // every token in [0, n_vocab); duplicates add up
   DryBreakers dry_breakers;
+  std::shared_ptr<Infill> infill;  // where the chain has that link
   StopMatcher stop;
   TextLimits limits;
   // Bitset of tokens after which the host must look before the next step; null: only EOG tokens.

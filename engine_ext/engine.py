@@ -19,7 +19,7 @@ from engine_ext.grammar import Grammar, GrammarCompiler, GrammarKind
 from engine_ext.model_info import ModelInfo
 from engine_ext.placement import Placement, place
 from engine_ext.request import Request
-from engine_ext.sampling_params import ADAPTIVE_P, RANDOM_SEED, SAMPLERS, SamplingParams
+from engine_ext.sampling_params import ADAPTIVE_P, INFILL, LINKS, RANDOM_SEED, SamplingParams
 from engine_ext.slots import Slots
 from engine_ext.stats import EngineState, EngineStats
 from engine_ext.token_stream import TokenStream
@@ -78,6 +78,7 @@ class Engine:
         self.slots = Slots(self._native, config.n_slots, self._streams, self._new_id)
         self._next_id = 1
         self._breakers: dict[tuple[str, ...], _native.DryBreakers] = {}
+        self._infill: _native.InfillVocabulary | None = None
         self._stops: dict[_StopKey, _native.StopStrings] = {}
         self._model: ModelInfo | None = None
         self._decode_loop: DecodeLoop | None = None
@@ -215,9 +216,15 @@ class Engine:
         return stream
 
     async def prepare(self, sampling: SamplingParams) -> None:
-        """Compile what `submit` would otherwise have to wait for: DRY breakers in token form."""
+        """Compile what `submit` would otherwise have to wait for: DRY breakers in token form, the
+        order of the tokens' texts for infill.
+
+        Raises: ValueError, its text beginning with the field's name.
+        """
         if sampling.dry_multiplier != 0 and sampling.dry_sequence_breakers not in self._breakers:
             await asyncio.to_thread(self._dry_breakers, sampling.dry_sequence_breakers)
+        if INFILL in sampling.samplers and self._infill is None:
+            await asyncio.to_thread(self._infill_vocabulary)
 
     async def prepare_stop(
         self,
@@ -280,7 +287,7 @@ class Engine:
             setattr(native, name, getattr(sampling, name))
         native.seed = random.getrandbits(32) if sampling.seed == RANDOM_SEED else sampling.seed
         links = [name for name in sampling.samplers if name != ADAPTIVE_P]
-        native.set_chain([SAMPLERS.index(name) for name in links])
+        native.set_chain([LINKS.index(name) for name in links])
         native.adaptive_p = len(links) < len(sampling.samplers)
         spec = _native.RequestSpec()
         spec.id = self._new_id()
@@ -295,6 +302,8 @@ class Engine:
                 spec.add_logit_bias(token, float("-inf"))
         if sampling.dry_multiplier != 0:
             spec.dry_breakers = self._dry_breakers(sampling.dry_sequence_breakers)
+        if INFILL in links:
+            spec.set_infill(self._infill_vocabulary())
         spec.max_tokens = request.max_tokens
         spec.n_probs = request.n_probs
         spec.want_logprob = request.n_probs > 0 or request.prompt_logprobs
@@ -319,6 +328,11 @@ class Engine:
             made = self._native.make_dry_breakers(list(breakers))
             _keep(self._breakers, breakers, made)
         return made
+
+    def _infill_vocabulary(self) -> _native.InfillVocabulary:
+        if self._infill is None:
+            self._infill = self._native.make_infill_vocabulary()
+        return self._infill
 
     def _stop_strings(self, key: _StopKey) -> _native.StopStrings:
         made = self._stops.get(key)

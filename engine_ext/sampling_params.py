@@ -18,7 +18,13 @@ SAMPLERS: Final = (
     "xtc",
     "temperature",
 )
-"""Links of the chain, in llama-server's default order and in the order of csrc's SamplerKind."""
+"""The chain, in llama-server's default order."""
+
+INFILL: Final = "infill"
+"""A link that is not in the default chain."""
+
+LINKS: Final = (*SAMPLERS, INFILL)
+"""Links by the number of csrc's SamplerKind."""
 
 ADAPTIVE_P: Final = "adaptive_p"
 """Wherever it stands among `samplers`, it makes the draw at the end of the chain."""
@@ -80,7 +86,7 @@ class SamplingParams:
                 raise ValueError(f"{field.name}: must fit 32 bits, but got {value}")
         self._check_ranges()
         for name in self.samplers:
-            if name not in SAMPLERS and name != ADAPTIVE_P:
+            if name not in LINKS and name != ADAPTIVE_P:
                 raise ValueError(f"samplers: unknown sampler {name!r}")
         if len(self.samplers) > _MAX_CHAIN:
             raise ValueError(f"samplers: at most {_MAX_CHAIN}, but got {len(self.samplers)}")

@@ -17,7 +17,7 @@ from engine_ext import Grammar, Request, SamplingParams
 from server.admission import client_key
 from server.choice import Choice
 from server.disconnect import ClientGone, Disconnect, abort_connection
-from server.errors import JSON_TYPE, ApiError, error_response
+from server.errors import JSON_TYPE, ApiError, error_response, invalid
 from server.generation import Generation
 from server.grammar.compile import compile_grammar
 from server.grammar.fields import read_grammar, read_preserved_tokens
@@ -60,7 +60,10 @@ async def make_completion(
     engine = state.engine
     biases = await read_logit_bias(engine, body.logit_bias)
     sampling = body.to_sampling_params(state.sampling_defaults, biases)
-    await engine.prepare(sampling)
+    try:
+        await engine.prepare(sampling)
+    except ValueError as error:
+        raise invalid(str(error)) from None
     prompts = await read_prompts(engine, body.prompt)
     if grammar is None:
         grammar = await read_grammar(engine, body) or state.settings.grammar_default

@@ -56,6 +56,7 @@ HostReason DeviceSampler::refusal(const RequestSpec& spec, const Sampler& sample
   if (sampler.repetition().has_dry() && !DryMemory::fits(spec.dry_breakers)) {
     return HostReason::kDry;
   }
+  if (spec.infill != nullptr) return HostReason::kInfill;
   const bool runs = can_run(sampler.params(), sampler.links());
   return runs ? HostReason::kNone : HostReason::kChain;
 }

@@ -24,11 +24,13 @@ Sampler::Sampler(std::int32_t n_vocab, std::int32_t n_ctx)
       page_sums_(row_.n_pages()) {}
 
 void Sampler::reset(const SamplingParams& params, std::span<const LogitBias> biases,
-                    const DryBreakers* breakers, std::span<const TokenId> prompt) noexcept {
+                    const DryBreakers* breakers, std::span<const TokenId> prompt,
+                    Infill* infill) noexcept {
   params_ = params;
   biases_ = biases;
   log_min_p_ = params.min_p > 0.0F ? log_f32(params.min_p) : 0.0F;
   mirostat_ = {params.mirostat_tau, params.mirostat_eta, 2.0F * params.mirostat_tau};
+  infill_ = infill;
   adaptive_p_.reset(params.adaptive_target, params.adaptive_decay);
   repetition_.reset(params, breakers, prompt);
   rng_.seed(params.seed);
@@ -86,6 +88,8 @@ bool Sampler::is_active(SamplerKind kind) const noexcept {
       return params_.xtc_probability > 0.0F && params_.xtc_threshold <= 0.5F;
     case SamplerKind::kTemperature:
       return params_.temperature != 1.0F || params_.dynatemp_range > 0.0F;
+    case SamplerKind::kInfill:
+      return infill_ != nullptr;
   }
   return false;
 }
@@ -165,6 +169,7 @@ void Sampler::apply_to_row(SamplerKind kind, Mt19937& xtc_rng) noexcept {
       if (!(params_.dynatemp_range > 0.0F)) return apply_temperature(row_, params_.temperature);
       break;
     case SamplerKind::kTypicalP:
+    case SamplerKind::kInfill:
       break;
   }
   list_all();  // the rest sorts first
@@ -195,6 +200,8 @@ void Sampler::apply_to_list(SamplerKind kind, Mt19937& xtc_rng) noexcept {
     case SamplerKind::kTemperature:
       return apply_dynamic_temperature(list_, params_.temperature, params_.dynatemp_range,
                                        params_.dynatemp_exponent);
+    case SamplerKind::kInfill:
+      return infill_->apply(list_);
   }
 }
 

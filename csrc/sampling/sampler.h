@@ -13,6 +13,7 @@
 #include "adaptive_p.h"
 #include "candidates.h"
 #include "dry_breakers.h"
+#include "infill.h"
 #include "logit_row.h"
 #include "mirostat.h"
 #include "mt19937.h"
@@ -40,10 +41,12 @@ class Sampler {
   Sampler(std::int32_t n_vocab, std::int32_t n_ctx);  // both at least 1
   Sampler(Sampler&&) noexcept = default;
 
-  // Starts a generation: seeds the random streams and shows the prompt to the penalties. Biases and
-  // breakers (may be null) are borrowed until the next reset. Tokens must lie in [0, n_vocab).
+  // Starts a generation: seeds the random streams and shows the prompt to the penalties. Biases,
+  // breakers and infill (both may be null) are borrowed until the next reset. Tokens must lie in
+  // [0, n_vocab). Without `infill` that link does nothing.
   void reset(const SamplingParams& params, std::span<const LogitBias> biases,
-             const DryBreakers* breakers, std::span<const TokenId> prompt) noexcept;
+             const DryBreakers* breakers, std::span<const TokenId> prompt,
+             Infill* infill = nullptr) noexcept;
 
   // Draws a token. logits: n_vocab of them, not modified, not kept. Does not accept the token.
   // mask: empty, or one bit a token (bit i % 32 of word i / 32): a token without its bit has the
@@ -94,6 +97,7 @@ class Sampler {
   Mt19937 xtc_rngs_[kMaxChainLength];  // XTC at position i of links_ has a stream of its own
   Mirostat mirostat_{};
   AdaptiveP adaptive_p_;
+  Infill* infill_ = nullptr;
   Repetition repetition_;
 
   LogitRow row_;

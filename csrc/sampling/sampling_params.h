@@ -22,6 +22,7 @@ enum class SamplerKind : std::uint8_t {
   kMinP,
   kXtc,
   kTemperature,
+  kInfill,  // not in the default chain
 };
 inline constexpr std::int32_t kMaxChainLength = 16;
 

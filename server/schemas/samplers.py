@@ -21,6 +21,7 @@ _BY_LETTER: Final = {
     "m": "min_p",
     "x": "xtc",
     "t": "temperature",
+    "i": "infill",
     "a": "adaptive_p",
 }
 _BY_NAME: Final = {

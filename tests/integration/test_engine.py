@@ -271,6 +271,23 @@ async def test_logit_bias_out_of_range_is_refused() -> None:
             engine.submit(Request(prompt=[1], sampling=sampling))
 
 
+async def test_infill_takes_the_likely_token_or_the_end() -> None:
+    async with running_engine() as engine:
+        sampling = SamplingParams(samplers=("top_k", "infill"), seed=1)
+        await engine.prepare(sampling)
+        prompt = await engine.tokenize("Once upon a")
+        tokens = [
+            event.token
+            async for event in engine.submit(
+                Request(prompt=prompt, sampling=sampling, max_tokens=20)
+            )
+            if event.kind == EventKind.TOKEN
+        ]
+        # Unlike without the link nothing unlikely is drawn: the text is as the model has learned.
+        assert engine.token_pieces[tokens[0]].startswith(b" time")
+        assert len(tokens) == 20 or tokens[-1] in engine.model.eog_tokens
+
+
 async def test_every_token_banned_is_an_error_and_the_engine_lives() -> None:
     async with running_engine() as engine:
         ban = tuple((token, float("-inf")) for token in range(engine.model.n_vocab))

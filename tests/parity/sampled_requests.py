@@ -79,6 +79,12 @@ SAMPLERS: Final[dict[str, Callable[[random.Random], Fields]]] = {
         "adaptive_target": r.choice((-1.0, 0.05, 0.3, 0.7, r.uniform(0, 1))),
         "adaptive_decay": r.choice((0.0, 0.5, 0.9, 0.99)),
     },
+    # Only few candidates: llama.cpp compares each with every other.
+    "infill": lambda r: {
+        "samplers": ["top_k", "temperature", "infill"],
+        "top_k": r.choice((3, 10, 40, 100)),
+        "temperature": r.choice((0.1, 0.3, 1.0)),
+    },
 }
 
 

@@ -219,7 +219,7 @@ def top_logprobs(logits: Floats, n: int, token: int) -> tuple[npt.NDArray[np.voi
 
 
 def time_draws(
-    logits: Floats, n_vocab: int, sequence: Sequence
+    logits: Floats, n_vocab: int, sequence: Sequence, *, vocabulary: Vocabulary | None = None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Microseconds of each draw by our sampler and by llama.cpp's, drawn in turns."""
     spec = NativeSequence(params=sequence.params.native(), n_tokens=sequence.n_tokens)
@@ -233,6 +233,7 @@ def time_draws(
         ctypes.byref(spec),
         native_biases(sequence.params.logit_bias),
         _pointer(np.array(sequence.prompt, np.int32)),
+        _handle(vocabulary),
         sequence.n_tokens,
         _pointer(ours),
         _pointer(theirs),

@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
-# In llama-server's default order; the position is the number of SamplerKind.
+# In llama-server's default order.
 SAMPLERS = (
     "penalties",
     "dry",
@@ -16,6 +16,8 @@ SAMPLERS = (
     "xtc",
     "temperature",
 )
+# The position is the number of SamplerKind.
+LINKS = (*SAMPLERS, "infill")
 _MAX_CHAIN = 16
 
 
@@ -101,7 +103,7 @@ class Params:
     logit_bias: tuple[tuple[int, float], ...] = ()
 
     def native(self) -> NativeParams:
-        kinds = [SAMPLERS.index(name) for name in self.samplers]
+        kinds = [LINKS.index(name) for name in self.samplers]
         native = NativeParams(n_chain=len(kinds), chain=(ctypes.c_uint8 * _MAX_CHAIN)(*kinds))
         for item in fields(self):
             if item.name not in ("samplers", "logit_bias"):

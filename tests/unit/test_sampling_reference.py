@@ -126,6 +126,53 @@ def test_greedy_is_llama_cpps() -> None:
         assert_same_tokens(1024, 3.0, [sequence(rng, params, 1024, N_TOKENS) for _ in range(650)])
 
 
+@pytest.mark.parametrize(
+    ("name", "n_vocab", "end", "n"),
+    [("llama-spm", 300, 2, 200), ("llama-spm", 1500, 2, 200), ("gpt-2", 50257, 50256, 100)],
+)
+def test_infill_draws_llama_cpps_tokens(
+    vocabularies: dict[str, Vocabulary], name: str, n_vocab: int, end: int, n: int
+) -> None:
+    rng = np.random.default_rng(n_vocab)
+    chains = [("infill",), ("top_k", "infill"), ("top_k", "temperature", "infill", "top_p")]
+    chains += [("infill", "penalties", "xtc", "infill", "temperature"), ("top_p", "infill")]
+    sequences = []
+    for i in range(n):
+        # llama.cpp compares every candidate with every other: only few of a large vocabulary.
+        chain = chains[i % len(chains) if n_vocab < 2000 else 1 + i % 2]
+        params = replace(
+            Params(),
+            samplers=chain,
+            temperature=float(rng.choice([0.3, 1, 2])),
+            top_k=int(rng.choice([3, 10, 40, 200])),
+            top_p=float(rng.choice([0.5, 0.95])),
+            xtc_probability=0.5,
+            repeat_penalty=1.3,
+            # How likely the end is decides between the sampler's ways.
+            logit_bias=((end, float(rng.choice([-np.inf, -12, -6, -3, 0, 4]))),),
+            seed=int(rng.integers(2**32 - 1)),
+        )
+        sequences.append(Sequence(params=params, n_tokens=N_TOKENS))
+    logits = tie_free_logits(rng, n_vocab + 8000, 2.0)
+    result = compare(logits, n_vocab, sequences, vocabulary=vocabularies[name])
+    assert not len(result.differing)
+    n_ends = int((result.theirs == end).sum())
+    assert 0.02 * len(result.theirs) < n_ends < 0.98 * len(result.theirs)
+
+
+def test_infill_counts_what_begins_alike_together(vocabularies: dict[str, Vocabulary]) -> None:
+    # Without this the comparison above could pass without a token ever merged.
+    the, they, end = 278, 896, 2  # " the", " they"
+    likely = {the: 0.17, they: 0.16, 500: 0.17, 897: 0.17, 898: 0.17, 916: 0.16, end: 1e-9}
+    logits = np.full(32000, -np.inf, np.float32)
+    logits[list(likely)] = np.log(list(likely.values()))
+    sampler = Sampler(32000)
+    sampler.reset(Params(samplers=("infill",)), vocabulary=vocabularies["llama-spm"])
+    assert sampler.sample(logits) == the
+    # By itself each is below 0.2, and only these two add up to more.
+    assert set(sampler.candidates()["token"]) == {the, end}
+
+
 def repetitive_text(
     rng: np.random.Generator, breakers: list[tuple[int, ...]]
 ) -> tuple[list[int], tuple[int, ...]]:

@@ -51,8 +51,10 @@ FIELDS: dict[str, tuple[list[Any], list[Any]]] = {
             "",
             "ka",
             ["topk", "adaptive-p"],
+            ["top_k", "infill"],
+            "ki",
         ],
-        [["bogus"], "kz", 5, [5], ["infill"], "i"],
+        [["bogus"], "kz", 5, [5], "j"],
     ),
     "ignore_eos": ([True, False], ["true", 1]),
     "logit_bias": (

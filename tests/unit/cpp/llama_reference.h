@@ -15,7 +15,7 @@ namespace unpaced::test {
 
 class LlamaReference {
  public:
-  // vocab: for DRY's sequence breakers; null is allowed if there are none.
+  // vocab: for infill and DRY's sequence breakers; null is allowed if there are none.
   LlamaReference(std::int32_t n_vocab, const llama_vocab* vocab, const SamplingParams& params,
                  std::span<const LogitBias> biases, std::span<const std::string> breakers)
       : candidates_(static_cast<std::size_t>(n_vocab)),
@@ -96,6 +96,8 @@ class LlamaReference {
         return llama_sampler_init_xtc(p.xtc_probability, p.xtc_threshold, min_keep, p.seed);
       case SamplerKind::kTemperature:
         return llama_sampler_init_temp_ext(p.temperature, p.dynatemp_range, p.dynatemp_exponent);
+      case SamplerKind::kInfill:
+        return llama_sampler_init_infill(vocab);
     }
     return nullptr;
   }

@@ -1,6 +1,7 @@
 # Tests of the sampling core; CMakeLists.txt includes this.
 set(sampling_sources
-  logit_row.cpp logprobs.cpp repetition.cpp row_filters.cpp sampler.cpp vocabulary_kernels.cpp)
+  infill.cpp logit_row.cpp logprobs.cpp repetition.cpp row_filters.cpp sampler.cpp
+  vocabulary_kernels.cpp)
 list(TRANSFORM sampling_sources PREPEND "${UNPACED_CSRC}/sampling/")
 
 function(unpaced_sampling_test name)

@@ -9,6 +9,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "llama.h"
@@ -22,6 +24,8 @@ namespace {
 
 using unpaced::Candidate;
 using unpaced::DryBreakers;
+using unpaced::Infill;
+using unpaced::InfillVocabulary;
 using unpaced::LogitBias;
 using unpaced::Sampler;
 using unpaced::SamplingParams;
@@ -44,9 +48,28 @@ struct Vocabulary {
   llama_model* model;
   std::vector<std::string> breakers;
   DryBreakers dry;
+  std::unique_ptr<Infill> infill;  // null if no token ends a text
 
   const llama_vocab* get() const { return llama_model_get_vocab(model); }
 };
+
+std::unique_ptr<Infill> make_infill(const llama_vocab* vocab) {
+  TokenId end = llama_vocab_eot(vocab);
+  if (end < 0) end = llama_vocab_eos(vocab);
+  if (end < 0) return nullptr;
+  std::vector<std::string> texts;
+  std::vector<std::uint8_t> ends;
+  for (TokenId token = 0; token < llama_vocab_n_tokens(vocab); ++token) {
+    std::string text(512, '\0');  // as llama.cpp's sampler
+    text.resize(static_cast<std::size_t>(llama_token_to_piece(
+        vocab, token, text.data(), static_cast<std::int32_t>(text.size()), 0, false)));
+    texts.push_back(std::move(text));
+    ends.push_back(llama_vocab_is_eog(vocab, token) ? 1 : 0);
+  }
+  const std::vector<std::string_view> pieces(texts.begin(), texts.end());
+  return std::make_unique<Infill>(
+      std::make_shared<const InfillVocabulary>(pieces, std::move(ends), end));
+}
 
 }  // namespace
 
@@ -70,9 +93,9 @@ void sampling_reset(void* sampler, const SamplingParams* params, const LogitBias
                     std::int32_t n_biases, const void* vocabulary, const TokenId* prompt,
                     std::int32_t n_prompt) {
   const auto* v = static_cast<const Vocabulary*>(vocabulary);
-  static_cast<Sampler*>(sampler)->reset(*params, {biases, static_cast<std::size_t>(n_biases)},
-                                        v == nullptr ? nullptr : &v->dry,
-                                        {prompt, static_cast<std::size_t>(n_prompt)});
+  static_cast<Sampler*>(sampler)->reset(
+      *params, {biases, static_cast<std::size_t>(n_biases)}, v == nullptr ? nullptr : &v->dry,
+      {prompt, static_cast<std::size_t>(n_prompt)}, v == nullptr ? nullptr : v->infill.get());
 }
 
 // Returns the token, or -1 if the logits are not finite.
@@ -106,6 +129,7 @@ void* sampling_load_vocabulary(const char* path, const char* const* breakers,
   auto vocabulary = std::make_unique<Vocabulary>();
   vocabulary->model = model;
   vocabulary->breakers.assign(breakers, breakers + n_breakers);
+  vocabulary->infill = make_infill(vocabulary->get());
   vocabulary->dry = unpaced::make_dry_breakers(vocabulary->get(), vocabulary->breakers);
   return vocabulary.release();
 }
@@ -148,7 +172,8 @@ void sampling_compare(const float* logits, std::int32_t n_logits, std::int32_t n
   for (const SequenceSpec& spec : std::span(specs, static_cast<std::size_t>(n_specs))) {
     const std::span bias(biases + spec.bias_begin, static_cast<std::size_t>(spec.n_biases));
     const std::span prompt(prompts + spec.prompt_begin, static_cast<std::size_t>(spec.n_prompt));
-    sampler.reset(spec.params, bias, v == nullptr ? nullptr : &v->dry, prompt);
+    sampler.reset(spec.params, bias, v == nullptr ? nullptr : &v->dry, prompt,
+                  v == nullptr ? nullptr : v->infill.get());
     LlamaReference reference(n_vocab, v == nullptr ? nullptr : v->get(), spec.params, bias,
                              v == nullptr ? no_breakers : v->breakers);
     for (const TokenId token : prompt) reference.accept(token);
@@ -198,7 +223,8 @@ std::int32_t reference_sample(const float* logits, std::int32_t n_vocab,
 // Microseconds of each of n draws (sample and accept) by our sampler and by llama.cpp's, in turns.
 void sampling_time(const float* logits, std::int32_t n_logits, std::int32_t n_vocab,
                    const SequenceSpec* spec, const LogitBias* biases, const TokenId* prompt,
-                   std::int32_t n, double* ours_us, double* theirs_us) {
+                   const void* vocabulary, std::int32_t n, double* ours_us, double* theirs_us) {
+  const auto* v = static_cast<const Vocabulary*>(vocabulary);
   using Clock = std::chrono::steady_clock;
   const auto us_since = [](Clock::time_point start) {
     return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -206,8 +232,9 @@ void sampling_time(const float* logits, std::int32_t n_logits, std::int32_t n_vo
   const Rows rows{logits, n_logits, n_vocab};
   const std::span bias(biases, static_cast<std::size_t>(spec->n_biases));
   Sampler sampler(n_vocab, 4096);
-  sampler.reset(spec->params, bias, nullptr, {prompt, static_cast<std::size_t>(spec->n_prompt)});
-  LlamaReference reference(n_vocab, nullptr, spec->params, bias, {});
+  sampler.reset(spec->params, bias, nullptr, {prompt, static_cast<std::size_t>(spec->n_prompt)},
+                v == nullptr ? nullptr : v->infill.get());
+  LlamaReference reference(n_vocab, v == nullptr ? nullptr : v->get(), spec->params, bias, {});
   for (std::int32_t i = 0; i < spec->n_prompt; ++i) reference.accept(prompt[i]);
   for (std::int32_t i = 0; i < n; ++i) {
     auto start = Clock::now();
