@@ -491,6 +491,21 @@ void bind_request(nb::module_& m) {
           },
           "stops"_a)
       .def(
+          "add_pause_tokens",
+          [](RequestSpec& self, const TriggerPlan& plan) {
+            if (plan.completing_tokens() == nullptr) return;
+            // Without a list of its own a stop string is looked for on the host anyway.
+            auto all = std::make_shared<std::vector<std::uint32_t>>(*plan.completing_tokens());
+            if (self.pause_tokens != nullptr) {
+              const std::size_t n = std::min(all->size(), self.pause_tokens->size());
+              for (std::size_t i = 0; i < n; ++i) (*all)[i] |= (*self.pause_tokens)[i];
+            } else if (!self.stop.empty()) {
+              return;
+            }
+            self.pause_tokens = std::move(all);
+          },
+          "plan"_a)
+      .def(
           "add_logit_bias",
           [](RequestSpec& self, TokenId token, float bias) {
             self.logit_bias.push_back({.token = token, .bias = bias});
@@ -548,8 +563,10 @@ void bind_grammar(nb::module_& m) {
           },
           "token"_a, "word"_a, "inside"_a);
 
+  nb::class_<TriggerPlan>(m, "TriggerPlan");
+
   nb::class_<Grammar>(m, "Grammar")
-      .def("start", &Grammar::start, "triggers"_a, nb::call_guard<nb::gil_scoped_release>());
+      .def("start", &Grammar::start, "plan"_a.none(), nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<GrammarEngine>(m, "GrammarEngine")
       .def(
@@ -559,7 +576,19 @@ void bind_grammar(nb::module_& m) {
             const nb::gil_scoped_release release;
             return self.compile(kind, source);
           },
-          "kind"_a, "text"_a);
+          "kind"_a, "text"_a)
+      .def(
+          "plan_triggers",
+          [](const GrammarEngine& self, std::vector<GrammarTrigger> triggers,
+             const nb::bytes& quiet_start, const nb::bytes& quiet_end, bool is_quiet,
+             bool may_resume, bool lists_tokens) {
+            QuietSpan quiet{std::string(view(quiet_start)), std::string(view(quiet_end)), is_quiet};
+            const nb::gil_scoped_release release;
+            return self.plan_triggers(std::move(triggers), std::move(quiet), may_resume,
+                                      lists_tokens);
+          },
+          "triggers"_a, "quiet_start"_a, "quiet_end"_a, "is_quiet"_a, "may_resume"_a,
+          "lists_tokens"_a);
 }
 
 void bind_event(nb::module_& m) {

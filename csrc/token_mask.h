@@ -32,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "grammar/trigger_watch.h"
 #include "token_matcher.h"
 
 namespace unpaced {
@@ -47,8 +48,11 @@ class TokenMask {
  public:
   enum class Verdict : std::uint8_t { kAllowed, kDenied, kFailed };
 
-  // Starts the worker, which owns the matcher. Throws std::system_error without a thread.
-  explicit TokenMask(std::unique_ptr<TokenMatcher> matcher, const TokenMaskLimits& limits = {});
+  // Starts the worker, which owns the matcher. `watch`: of a lazy grammar; until a trigger comes
+  // every token may, and the worker sleeps. Throws std::system_error without a thread.
+  explicit TokenMask(std::unique_ptr<TokenMatcher> matcher,
+                     std::unique_ptr<TriggerWatch> watch = nullptr,
+                     const TokenMaskLimits& limits = {});
   // Tells the worker to go, and does not wait for it.
   ~TokenMask();
   TokenMask(const TokenMask&) = delete;
@@ -62,6 +66,10 @@ class TokenMask {
   // i % 32 of word i / 32; 1: may come. No bit past the vocabulary is set.
   [[nodiscard]] std::span<const std::uint32_t> words() const noexcept;
   [[nodiscard]] bool allows(TokenId token) const noexcept;  // words() has its bit
+
+  // Drawing thread only. No grammar holds yet: check() allows every token without asking anybody,
+  // and need not be called before accept().
+  [[nodiscard]] bool waits() const noexcept;
 
   // Drawing thread only. The token, which check() or words() allowed, is the sequence's next.
   void accept(TokenId token) noexcept;

@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "sampling/sampling_params.h"
 
 namespace unpaced {
 
 // The state of one sequence under its grammar. One thread at a time. Every method may fail, for
-// good: failure() is not empty then.
+// good, unless it is restarted: failure() is not empty then.
 class TokenMatcher {
  public:
   TokenMatcher() = default;
@@ -27,6 +28,10 @@ class TokenMatcher {
   virtual void fill(std::span<std::uint32_t> words) = 0;
   // The token came. It must be allowed.
   virtual void accept(TokenId token) = 0;
+  // Text that came, whatever its tokens were. It must be allowed.
+  virtual void accept_text(std::string_view text) = 0;
+  // As it was at the beginning, failed or not.
+  virtual void restart() = 0;
   // Why the matcher cannot go on, in one sentence; empty while it can.
   [[nodiscard]] virtual std::string failure() const = 0;
 };

@@ -12,13 +12,4 @@ TokenPieces::TokenPieces(const Vocabulary& vocabulary, bool special) {
   text_.shrink_to_fit();
 }
 
-TokenPieces::TokenPieces(std::span<const std::string> pieces) {
-  for (const std::string& piece : pieces) add(piece);
-}
-
-void TokenPieces::add(std::string_view piece) {
-  text_ += piece;
-  begin_.push_back(text_.size());
-}
-
 }  // namespace unpaced

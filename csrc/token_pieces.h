@@ -18,7 +18,9 @@ class TokenPieces {
  public:
   // Control tokens as their text if `special`, else as nothing.
   TokenPieces(const Vocabulary& vocabulary, bool special);
-  explicit TokenPieces(std::span<const std::string> pieces);
+  explicit TokenPieces(std::span<const std::string> pieces) {
+    for (const std::string& piece : pieces) add(piece);
+  }
 
   // Bytes: a token may be part of a UTF-8 sequence. `token` in [0, size()).
   [[nodiscard]] std::string_view operator[](TokenId token) const noexcept {
@@ -30,7 +32,10 @@ class TokenPieces {
   }
 
  private:
-  void add(std::string_view piece);
+  void add(std::string_view piece) {
+    text_ += piece;
+    begin_.push_back(text_.size());
+  }
 
   std::string text_;
   std::vector<std::size_t> begin_{0};  // of each token in text_, and the end

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from engine_ext.grammar import Grammar as Grammar
     from engine_ext.grammar import GrammarKind as GrammarKind
     from engine_ext.grammar import GrammarTrigger as GrammarTrigger
+    from engine_ext.grammar import GrammarWait as GrammarWait
     from engine_ext.memory_plan import Device as Device
     from engine_ext.memory_plan import MemoryPlan as MemoryPlan
     from engine_ext.memory_plan import list_devices as list_devices
@@ -54,6 +55,7 @@ _HOMES = {
     "GrammarError": "errors",
     "GrammarKind": "grammar",
     "GrammarTrigger": "grammar",
+    "GrammarWait": "grammar",
     "MemoryPlan": "memory_plan",
     "ModelInfo": "model_info",
     "ModelOptions": "model_options",

@@ -15,7 +15,7 @@ from engine_ext.config import EngineConfig
 from engine_ext.decode_loop import DecodeLoop
 from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
 from engine_ext.events import EventKind
-from engine_ext.grammar import Grammar, GrammarCompiler, GrammarKind
+from engine_ext.grammar import Grammar, GrammarCompiler, GrammarKind, GrammarWait
 from engine_ext.model_info import ModelInfo
 from engine_ext.placement import Placement, place
 from engine_ext.request import Request
@@ -255,6 +255,14 @@ class Engine:
             raise EngineError("the engine is not ready")
         return await self._grammars.compile(kind, text)
 
+    async def lazy_grammar(self, grammar: Grammar, wait: GrammarWait) -> Grammar:
+        """The same grammar, but the text is free until a trigger of `wait` comes.
+
+        Raises: as `compile_grammar`.
+        """
+        on_host = self.decode_loop.loop == "host"
+        return await self._grammars.lazy(grammar, wait, on_host=on_host)
+
     def _cancel(self, request_id: int) -> None:
         if request_id in self._streams and not self._native.cancel(request_id):
             # The command ring is full: the decode thread will have emptied it a step later.
@@ -320,6 +328,8 @@ class Engine:
             setattr(spec, name, getattr(request, name))
         if request.grammar is not None:
             spec.mask = request.grammar.start()
+            if request.grammar.plan is not None:
+                spec.add_pause_tokens(request.grammar.plan)
         return spec
 
     def _dry_breakers(self, breakers: tuple[str, ...]) -> _native.DryBreakers:

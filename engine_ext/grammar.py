@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LLGUIDANCE_VERSION: Final = "1.9.1"
 """Its C structures are declared in csrc/grammar/llguidance_library.h."""
 
+K = TypeVar("K")
 T = TypeVar("T")
 GrammarKind = Literal["json_schema", "lark", "regex"]
 
@@ -41,19 +42,29 @@ class GrammarTrigger:
 
 
 @dataclass(frozen=True, slots=True)
+class GrammarWait:
+    """What a lazy grammar waits for; until then the text is free, and costs next to nothing.
+
+    `quiet`: texts around thoughts, in which no trigger counts; `is_quiet`: the text begins there.
+    `may_resume`: a trigger that goes on as the grammar cannot was none; else the request fails.
+    """
+
+    triggers: tuple[GrammarTrigger, ...]
+    quiet: tuple[bytes, bytes] = (b"", b"")
+    is_quiet: bool = False
+    may_resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Grammar:
-    """A compiled grammar, for any number of sequences. `triggers`: free until one of them comes."""
+    """A compiled grammar, for any number of sequences. `plan`: what it waits for, if anything."""
 
     native: "_native.Grammar"
-    triggers: tuple[GrammarTrigger, ...] = ()
+    plan: "_native.TriggerPlan | None" = None
 
     def start(self) -> "_native.TokenMask":
         """The grammar of one new sequence, with a thread of its own that computes its masks."""
-        from engine_ext import _native
-
-        return self.native.start(
-            [_native.GrammarTrigger(t.token, t.word, t.inside) for t in self.triggers]
-        )
+        return self.native.start(self.plan)
 
 
 class GrammarCompiler:
@@ -65,25 +76,41 @@ class GrammarCompiler:
         self._lock = asyncio.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._compiled: OrderedDict[tuple[GrammarKind, str], _native.Grammar] = OrderedDict()
+        self._plans: OrderedDict[GrammarWait, _native.TriggerPlan] = OrderedDict()
 
     async def compile(self, kind: GrammarKind, text: str) -> Grammar:
         """The grammar `text`. Recently compiled ones are kept.
 
         Raises: GrammarError with the compiler's message; EngineError if llguidance is missing.
         """
-        key = (kind, text)
-        if key in self._compiled:
-            self._compiled.move_to_end(key)
-            return Grammar(self._compiled[key])
         engine = await self._ready()
+        return Grammar(
+            await self._kept(
+                self._compiled, (kind, text), lambda: engine.compile(kind, text.encode())
+            )
+        )
+
+    async def lazy(self, grammar: Grammar, wait: GrammarWait, *, on_host: bool) -> Grammar:
+        """The grammar from one of the triggers on. `on_host`: the token loop runs there.
+
+        Raises: as `compile`.
+        """
+        engine = await self._ready()
+        plan = await self._kept(self._plans, wait, lambda: _plan(engine, wait, not on_host))
+        return Grammar(grammar.native, plan)
+
+    async def _kept(self, kept: OrderedDict[K, T], key: K, make: Callable[[], T]) -> T:
+        if key in kept:
+            kept.move_to_end(key)
+            return kept[key]
         try:
-            compiled = await self._run(lambda: engine.compile(kind, text.encode()))
+            made = await self._run(make)
         except ValueError as error:
             raise GrammarError(str(error)) from None
-        self._compiled[key] = compiled
-        if len(self._compiled) > _N_CACHED:
-            self._compiled.popitem(last=False)
-        return Grammar(compiled)
+        kept[key] = made
+        if len(kept) > _N_CACHED:
+            kept.popitem(last=False)
+        return made
 
     def stop(self) -> None:
         """No compiling after this; what runs is bounded and finishes alone."""
@@ -105,6 +132,15 @@ class GrammarCompiler:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _plan(
+    engine: "_native.GrammarEngine", wait: GrammarWait, lists_tokens: bool
+) -> "_native.TriggerPlan":
+    from engine_ext import _native
+
+    triggers = [_native.GrammarTrigger(t.token, t.word, t.inside) for t in wait.triggers]
+    return engine.plan_triggers(triggers, *wait.quiet, wait.is_quiet, wait.may_resume, lists_tokens)
 
 
 def _library_path() -> Path:

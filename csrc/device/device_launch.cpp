@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "device/device_stepper.h"
+#include "token_mask.h"
 
 namespace unpaced {
 namespace {
@@ -34,7 +35,8 @@ bool DeviceStepper::launch(Slot& slot) {
     if (window_of(n_used, bridge_.n_cells()) != window.n_kv) break;
     ++n_steps;
   }
-  flight_.is_stepwise = slot.spec->mask != nullptr;
+  const TokenMask* mask = slot.spec->mask.get();
+  flight_.is_stepwise = mask != nullptr && !mask->waits();
   static_cast<void>(graphs().get(window));  // captured before anything is written
 
   if (drawn_on_device_ != &slot || drawn_request_ != slot.spec->id) {

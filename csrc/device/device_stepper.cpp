@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "device/sample_kernels.h"
+#include "token_mask.h"
 #include "token_outcome.h"
 
 namespace unpaced {
@@ -194,10 +195,15 @@ void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
     flight_.inputs.push_back(slot.next_token);
     slot.cells.push_back(slot.next_token);
     host_.sampler(slot).accept(token);
+    // Of a grammar that waits: the tokens that can end its wait are among the pause tokens.
+    const bool is_free = !flight_.is_stepwise && slot.spec->mask != nullptr;
+    if (is_free) slot.spec->mask->accept(token);
+    const bool is_triggered = is_free && !slot.spec->mask->waits();
     const FinishReason reason = judge_token(slot, token, *model_);
     if (flight_.n_published == progress.n_tokens && has_left) {
-      flight_.is_paused =
-          may_go_on && reason == FinishReason::kNone && flight_.n_published < flight_.n_steps;
+      flight_.is_paused = may_go_on && reason == FinishReason::kNone &&
+                          flight_.n_published < flight_.n_steps &&
+                          !is_triggered;  // from here on a step a launch
       // Before the last event, which may end the request: the KV must know its tokens by then.
       if (!flight_.is_paused) land();
     }

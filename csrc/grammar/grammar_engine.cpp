@@ -3,7 +3,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "grammar/triggered_matcher.h"
+#include "grammar/llguidance_matcher.h"
 
 namespace unpaced {
 namespace {
@@ -56,14 +56,15 @@ GrammarEngine::GrammarEngine(GrammarVocabulary vocabulary, const std::string& li
                              const std::string& version, const GrammarLimits& limits)
     : library_(LlguidanceLibrary::load(library, version)),
       limits_(limits),
-      vocabulary_(std::move(vocabulary)) {
+      vocabulary_(std::move(vocabulary)),
+      pieces_(std::make_shared<const TokenPieces>(vocabulary_.pieces)) {
   TokenBytes tokens;
   std::vector<std::uint32_t> ends;
   for (TokenId token = 0; token < n_vocab(); ++token) {
     if (is_eog(token)) ends.push_back(static_cast<std::uint32_t>(token));
     const std::string& text = vocabulary_.texts[static_cast<std::size_t>(token)];
     const bool is_special = text.empty() || is_eog(token);
-    tokens.add(is_special ? piece(token) : text, is_special);
+    tokens.add(is_special ? vocabulary_.pieces[static_cast<std::size_t>(token)] : text, is_special);
   }
   if (ends.empty()) throw std::runtime_error("the model has no token that ends a text");
   LlgTokenizerInit init{};
@@ -117,16 +118,27 @@ Grammar::Grammar(std::shared_ptr<GrammarEngine> engine, LlgMatcher* start)
 
 Grammar::~Grammar() { engine_->library().free_matcher(start_); }
 
-std::shared_ptr<TokenMask> Grammar::start(const std::vector<GrammarTrigger>& triggers) const {
-  LlgMatcher* clone = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    clone = engine_->library().clone_matcher(start_);
+LlgMatcher* Grammar::clone() const {
+  const std::lock_guard lock(mutex_);
+  return engine_->library().clone_matcher(start_);
+}
+
+std::shared_ptr<TokenMask> Grammar::start(std::shared_ptr<const TriggerPlan> plan) const {
+  auto matcher = std::make_unique<LlguidanceMatcher>(shared_from_this());
+  auto watch = plan == nullptr ? nullptr : std::make_unique<TriggerWatch>(std::move(plan));
+  return std::make_shared<TokenMask>(std::move(matcher), std::move(watch));
+}
+
+std::shared_ptr<const TriggerPlan> GrammarEngine::plan_triggers(
+    std::vector<GrammarTrigger> triggers, QuietSpan quiet, bool may_resume,
+    bool lists_tokens) const {
+  for (const GrammarTrigger& trigger : triggers) {
+    if (trigger.token >= n_vocab() || (trigger.token < 0) == trigger.word.empty()) {
+      throw std::invalid_argument("a trigger is either a token or a word");
+    }
   }
-  auto matcher = std::make_unique<LlguidanceMatcher>(engine_, clone);
-  if (triggers.empty()) return std::make_shared<TokenMask>(std::move(matcher));
-  return std::make_shared<TokenMask>(
-      std::make_unique<TriggeredMatcher>(engine_, std::move(matcher), triggers));
+  return std::make_shared<const TriggerPlan>(pieces_, std::move(triggers), std::move(quiet),
+                                             may_resume, lists_tokens);
 }
 
 }  // namespace unpaced

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "grammar/grammar_trigger.h"
 #include "grammar/llguidance_library.h"
+#include "grammar/trigger_watch.h"
 #include "task_thread.h"
 #include "token_mask.h"
 #include "vocabulary.h"
@@ -37,16 +37,20 @@ struct GrammarVocabulary {
 class GrammarEngine;
 
 // A compiled grammar. Immutable; any thread.
-class Grammar {
+class Grammar : public std::enable_shared_from_this<Grammar> {
  public:
   Grammar(std::shared_ptr<GrammarEngine> engine, LlgMatcher* start);
   ~Grammar();
   Grammar(const Grammar&) = delete;
   Grammar& operator=(const Grammar&) = delete;
 
-  // The grammar of one sequence, from its first token on, or, with triggers, from the first of them
-  // on; the tokens before are free.
-  [[nodiscard]] std::shared_ptr<TokenMask> start(const std::vector<GrammarTrigger>& triggers) const;
+  // The grammar of one sequence, from its first token on, or from the first trigger of `plan` on;
+  // the tokens before are free.
+  [[nodiscard]] std::shared_ptr<TokenMask> start(std::shared_ptr<const TriggerPlan> plan) const;
+
+  [[nodiscard]] const GrammarEngine& engine() const noexcept { return *engine_; }
+  // Its state at the beginning, for the caller to free.
+  [[nodiscard]] LlgMatcher* clone() const;
 
  private:
   const std::shared_ptr<GrammarEngine> engine_;
@@ -68,14 +72,16 @@ class GrammarEngine : public std::enable_shared_from_this<GrammarEngine> {
   // std::invalid_argument with the compiler's message.
   [[nodiscard]] std::shared_ptr<Grammar> compile(const std::string& kind, const std::string& text);
 
+  // What a lazy grammar waits for. A millisecond or more with `lists_tokens`, else nothing. Throws
+  // std::invalid_argument.
+  [[nodiscard]] std::shared_ptr<const TriggerPlan> plan_triggers(
+      std::vector<GrammarTrigger> triggers, QuietSpan quiet, bool may_resume,
+      bool lists_tokens) const;
+
   [[nodiscard]] const LlguidanceLibrary& library() const noexcept { return library_; }
   [[nodiscard]] const LlgTokenizer* tokenizer() const noexcept { return tokenizer_; }
   [[nodiscard]] std::int32_t n_vocab() const noexcept {
     return static_cast<std::int32_t>(vocabulary_.pieces.size());
-  }
-  // Text of a token as triggers see it: control tokens are spelled out.
-  [[nodiscard]] const std::string& piece(TokenId token) const noexcept {
-    return vocabulary_.pieces[static_cast<std::size_t>(token)];
   }
   [[nodiscard]] bool is_eog(TokenId token) const noexcept {
     return vocabulary_.is_eog[static_cast<std::size_t>(token)];
@@ -85,6 +91,7 @@ class GrammarEngine : public std::enable_shared_from_this<GrammarEngine> {
   const LlguidanceLibrary library_;
   const GrammarLimits limits_;
   const GrammarVocabulary vocabulary_;
+  const std::shared_ptr<const TokenPieces> pieces_;  // control tokens spelled out
   LlgTokenizer* tokenizer_ = nullptr;
   TaskThread compiler_;  // schemas and expressions nest
 };

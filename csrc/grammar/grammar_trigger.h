@@ -14,4 +14,12 @@ struct GrammarTrigger {
   bool inside = true;
 };
 
+// Thoughts: no trigger counts between `start` and `end`, texts in which control tokens are spelled
+// out. Empty: there are none.
+struct QuietSpan {
+  std::string start;
+  std::string end;
+  bool is_open = false;  // the text begins within one
+};
+
 }  // namespace unpaced

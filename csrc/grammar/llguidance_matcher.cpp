@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 #include <vector>
 
 namespace unpaced {
@@ -17,9 +18,11 @@ std::string without_marks(std::string message) {
   return message;
 }
 
-LlguidanceMatcher::LlguidanceMatcher(std::shared_ptr<const GrammarEngine> engine,
-                                     LlgMatcher* matcher)
-    : engine_(std::move(engine)), library_(engine_->library()), matcher_(matcher) {}
+LlguidanceMatcher::LlguidanceMatcher(std::shared_ptr<const Grammar> grammar)
+    : grammar_(std::move(grammar)),
+      engine_(&grammar_->engine()),
+      library_(engine_->library()),
+      matcher_(grammar_->clone()) {}
 
 LlguidanceMatcher::~LlguidanceMatcher() { library_.free_matcher(matcher_); }
 
@@ -44,6 +47,7 @@ void LlguidanceMatcher::accept(TokenId token) {
 }
 
 void LlguidanceMatcher::accept_text(std::string_view text) {
+  if (text.empty()) return;
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
   // At most a token a byte.
   std::vector<std::uint32_t> tokens(text.size());
@@ -51,6 +55,10 @@ void LlguidanceMatcher::accept_text(std::string_view text) {
                                                 tokens.data(), tokens.size());
   tokens.resize(std::min(n, tokens.size()));
   static_cast<void>(library_.consume_tokens(matcher_, tokens.data(), tokens.size()));
+}
+
+void LlguidanceMatcher::restart() {
+  library_.free_matcher(std::exchange(matcher_, grammar_->clone()));
 }
 
 std::string LlguidanceMatcher::failure() const {

@@ -13,23 +13,22 @@ namespace unpaced {
 
 class LlguidanceMatcher final : public TokenMatcher {
  public:
-  // Takes the matcher.
-  LlguidanceMatcher(std::shared_ptr<const GrammarEngine> engine, LlgMatcher* matcher);
+  explicit LlguidanceMatcher(std::shared_ptr<const Grammar> grammar);
   ~LlguidanceMatcher() override;
 
   [[nodiscard]] std::int32_t n_vocab() const noexcept override { return engine_->n_vocab(); }
   [[nodiscard]] bool allows(TokenId token) override;
   void fill(std::span<std::uint32_t> words) override;
   void accept(TokenId token) override;
+  void accept_text(std::string_view text) override;
+  void restart() override;
   [[nodiscard]] std::string failure() const override;
 
-  // Text that came, whatever its tokens were.
-  void accept_text(std::string_view text);
-
  private:
-  const std::shared_ptr<const GrammarEngine> engine_;
+  const std::shared_ptr<const Grammar> grammar_;
+  const GrammarEngine* const engine_;
   const LlguidanceLibrary& library_;
-  LlgMatcher* const matcher_;
+  LlgMatcher* matcher_;
 };
 
 }  // namespace unpaced

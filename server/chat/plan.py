@@ -14,6 +14,7 @@ from server.chat.templates import TemplateFacts
 from server.chat.tools.grammar import budget_grammar, mark_trigger, tool_grammar
 from server.chat.tools.offer import ToolOffer, read_tools
 from server.chat.tools.syntax import JSON_CALL
+from server.chat.tools.unasked import unasked_calls
 from server.errors import invalid, invalid_field
 from server.grammar.fields import read_grammar
 from server.grammar.spec import GrammarSpec
@@ -129,6 +130,8 @@ async def _grammar(
                 "reasoning_budget_tokens", "not supported together with a grammar or schema"
             )
         return await budget_grammar(engine, syntax.reasoning, budget, opened=syntax.opens_reasoning)
+    if spec is None and syntax.syntax is not None and state.settings.grammar_default is None:
+        return await unasked_calls(engine, syntax)
     if spec is None or after is None or spec.triggers:
         return spec
     return replace(spec, triggers=(await mark_trigger(engine, after, inside=False),))

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from engine_ext import EngineError, Grammar, GrammarError
@@ -37,13 +36,15 @@ async def compile_for(engine: "Engine", spec: GrammarSpec) -> Grammar:
     try:
         async with asyncio.timeout(TIMEOUT_S):
             grammar = await _compile(engine, spec)
+            if spec.wait is not None:
+                grammar = await engine.lazy_grammar(grammar, spec.wait)
     except TimeoutError:
         raise _refusal(spec, f"it takes more than {TIMEOUT_S:.0f} s to compile") from None
     except (GbnfError, SchemaError, GrammarError) as error:
         raise _refusal(spec, str(error)) from None
     except EngineError as error:
         raise server_fault(str(error)) from error
-    return replace(grammar, triggers=spec.triggers) if spec.triggers else grammar
+    return grammar
 
 
 def _refusal(spec: GrammarSpec, reason: str) -> ApiError:

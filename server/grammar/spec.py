@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import orjson
 
-from engine_ext import GrammarTrigger
+from engine_ext import GrammarTrigger, GrammarWait
 
 GrammarSource = Literal["json_schema", "gbnf", "regex", "lark"]
 
@@ -22,11 +22,25 @@ class GrammarSpec:
     kind: GrammarSource
     text: str
     triggers: tuple[GrammarTrigger, ...] = ()
+    quiet: tuple[str, str] = ("", "")
+    """Tags around thoughts, in which no trigger counts."""
+    is_quiet: bool = False
+    """The text begins within thoughts."""
+    may_resume: bool = False
+    """A trigger after which the grammar cannot go on was none; else the request fails there."""
 
     @classmethod
     def of_schema(cls, schema: Any, triggers: tuple[GrammarTrigger, ...] = ()) -> "GrammarSpec":
         """Of a parsed JSON schema."""
         return cls("json_schema", orjson.dumps(schema).decode(), triggers)
+
+    @property
+    def wait(self) -> GrammarWait | None:
+        """What the grammar waits for; None: it holds from the first token on."""
+        if not self.triggers:
+            return None
+        quiet = (self.quiet[0].encode(), self.quiet[1].encode())
+        return GrammarWait(self.triggers, quiet, self.is_quiet, self.may_resume)
 
     @property
     def shown(self) -> str:

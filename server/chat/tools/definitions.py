@@ -32,3 +32,32 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
     if isinstance(reference, str):
         renamed["$ref"] = names.get(reference, reference)
     return renamed
+
+
+def may_be_string(schema: Any, definitions: dict[str, Any], depth: int = 0) -> bool:
+    """Whether a value of this schema can be a string; references are into `definitions`.
+
+    A circle of references is taken as no string. Source: llama.cpp 0c1e57098
+    common/json-schema.cpp:421-470.
+    """
+    if not isinstance(schema, dict) or depth > 32:
+        return False
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        found = definitions.get(reference.removeprefix("#/$defs/"))
+        return may_be_string(found, definitions, depth + 1)
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            return any(may_be_string(part, definitions, depth + 1) for part in schema[key])
+    if isinstance(schema.get("allOf"), list) and "type" not in schema:
+        return all(may_be_string(part, definitions, depth + 1) for part in schema["allOf"])
+    if "const" in schema:
+        return isinstance(schema["const"], str)
+    if isinstance(schema.get("enum"), list):
+        return any(isinstance(value, str) for value in schema["enum"])
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        return "string" in kinds
+    if kinds is None:
+        return any(key in schema for key in ("pattern", "minLength", "maxLength", "format"))
+    return bool(kinds == "string")

@@ -9,11 +9,15 @@ from server.schemas.values import json_type
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function. `parameters` is its JSON schema as the client sent it; {} where it sent none."""
+    """A function. `parameters` is its JSON schema as the client sent it; {} where it sent none.
+
+    `is_strict`: its arguments must be held to the schema, or the request refused.
+    """
 
     name: str
     description: str
     parameters: dict[str, Any]
+    is_strict: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As templates read it."""
@@ -92,7 +96,10 @@ def _read_tool(tool: Any, where: str) -> Tool:
             f"{where}: 'parameters' must be a JSON schema, an object",
             param=f"{where}.function.parameters",
         )
-    return Tool(name, description or "", parameters or {})
+    strict = function.get("strict")
+    if strict is not None and not isinstance(strict, bool):
+        raise invalid(f"{where}: 'strict' must be a boolean", param=f"{where}.function.strict")
+    return Tool(name, description or "", parameters or {}, bool(strict))
 
 
 def _named(tools: tuple[Tool, ...], choice: Any) -> tuple[Tool, ...]:

@@ -1,7 +1,10 @@
 """How calls of tools are written in a model's text."""
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+TAG_BEFORE_TAG: Final = re.compile(r"(?<=[>\]])\s+(?=[<\[])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class ToolSyntax:
     def trigger(self) -> str:
         """What a call begins with; empty: an answer that begins with JSON."""
         return self.section_start.strip() or self.call_start.strip()
+
+    @property
+    def first_tag(self) -> str:
+        """What tells that a call begins: the first of two tags in a row, else the whole trigger."""
+        return TAG_BEFORE_TAG.split(self.trigger)[0]
 
     @property
     def marks(self) -> tuple[str, ...]:

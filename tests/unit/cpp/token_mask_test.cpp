@@ -58,6 +58,13 @@ class HashMatcher final : public TokenMatcher {
     n_accepted_ += 1;
     if (n_accepted_ == pace_.throw_after) throw std::runtime_error("the matcher threw");
   }
+  void accept_text(std::string_view text) override {
+    for (const char c : text) state_ = mix(state_, c);
+  }
+  void restart() override {
+    state_ = 1;
+    n_accepted_ = 0;
+  }
   std::string failure() const override {
     return pace_.fail_after >= 0 && n_accepted_ >= pace_.fail_after ? "the matcher failed" : "";
   }
@@ -71,7 +78,8 @@ class HashMatcher final : public TokenMatcher {
 
 struct Fixture {
   explicit Fixture(Pace pace, TokenMaskLimits limits = {})
-      : mask(std::make_unique<TokenMask>(std::make_unique<HashMatcher>(pace, n_alive), limits)) {}
+      : mask(std::make_unique<TokenMask>(std::make_unique<HashMatcher>(pace, n_alive), nullptr,
+                                         limits)) {}
   std::shared_ptr<std::atomic<int>> n_alive = std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<TokenMask> mask;
 
