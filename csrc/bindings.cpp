@@ -459,6 +459,9 @@ void bind_request(nb::module_& m) {
           },
           "stops"_a, "tokens"_a, "times_us"_a);
 
+  nb::class_<ReasoningBudget>(m, "ReasoningBudget")
+      .def("end_thoughts", &ReasoningBudget::end_thoughts);
+
   nb::class_<RequestSpec>(m, "RequestSpec")
       .def(nb::init<>())
       .def_rw("id", &RequestSpec::id)
@@ -483,6 +486,8 @@ void bind_request(nb::module_& m) {
       .def_rw("n_keep", &RequestSpec::n_keep)
       .def_rw("n_discard", &RequestSpec::n_discard)
       .def_rw("mask", &RequestSpec::mask, nb::arg("mask").none())
+      .def_rw("reasoning_budget", &RequestSpec::reasoning_budget,
+              nb::arg("reasoning_budget").none())
       .def(
           "set_stop",
           [](RequestSpec& self, const PyStopStrings& stops) {
@@ -734,6 +739,19 @@ void bind_engine(nb::module_& m) {
                               t_max_ms);
           },
           "n_indent"_a, "t_max_ms"_a, "special"_a, "preserved"_a)
+      .def(
+          "make_reasoning_budget",
+          [](PyEngine& self, std::vector<TokenId> start, std::vector<std::vector<TokenId>> ends,
+             std::vector<TokenId> forced, std::int32_t n_tokens, bool suspends_mask,
+             const std::vector<TokenId>& prompt) {
+            return self.get().make_reasoning_budget({.starts = {std::move(start)},
+                                                     .ends = std::move(ends),
+                                                     .forced = std::move(forced),
+                                                     .n_tokens = n_tokens,
+                                                     .suspends_mask = suspends_mask},
+                                                    prompt);
+          },
+          "start"_a, "ends"_a, "forced"_a, "n_tokens"_a, "suspends_mask"_a, "prompt"_a)
       .def(
           "make_dry_breakers",
           [](PyEngine& self, const std::vector<std::string>& breakers) {

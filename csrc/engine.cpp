@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -119,6 +120,15 @@ void Engine::check(const RequestSpec& spec) const {
   if (spec.n_probs < 0 || spec.n_probs > n_vocab) {
     throw std::invalid_argument("n_probs: must be from 0 to the vocabulary's size");
   }
+  if (spec.reasoning_budget != nullptr) {
+    for (const TokenId token : spec.reasoning_budget->forced_tokens()) {
+      for (const LogitBias& bias : spec.logit_bias) {
+        if (bias.token != token || bias.bias != -std::numeric_limits<float>::infinity()) continue;
+        throw std::invalid_argument("logit_bias: bans token " + std::to_string(token) +
+                                    ", which the end of the reasoning budget forces");
+      }
+    }
+  }
   if (spec.sampling.n_chain < 0 || spec.sampling.n_chain > kMaxChainLength) {
     throw std::invalid_argument("samplers: too many");
   }
@@ -175,6 +185,22 @@ std::shared_ptr<InfillVocabulary> Engine::make_infill_vocabulary() const {
     ends.push_back(llama_vocab_is_eog(known.get(), token) ? 1 : 0);
   }
   return std::make_shared<InfillVocabulary>(pieces, std::move(ends), end);
+}
+
+std::shared_ptr<ReasoningBudget> Engine::make_reasoning_budget(
+    ReasoningBudgetPlan plan, std::span<const TokenId> prompt) const {
+  const std::int32_t n_vocab = vocabulary().n_tokens();
+  const auto check_all = [&](std::span<const TokenId> tokens) {
+    for (const TokenId token : tokens) check_token(token, n_vocab, "reasoning_budget");
+  };
+  for (const std::vector<TokenId>& start : plan.starts) check_all(start);
+  for (const std::vector<TokenId>& end : plan.ends) check_all(end);
+  check_all(plan.forced);
+  check_all(prompt);
+  if (plan.forced.empty()) throw std::invalid_argument("reasoning_budget: nothing ends thoughts");
+  auto budget = std::make_shared<ReasoningBudget>(std::move(plan), pieces_);
+  for (const TokenId token : prompt) budget->accept_prompt(token);
+  return budget;
 }
 
 std::vector<std::int32_t> Engine::tokenize(std::string_view text, bool add_special,

@@ -13,6 +13,7 @@
 #include "engine_config.h"
 #include "grammar/grammar_engine.h"
 #include "model.h"
+#include "reasoning_budget.h"
 #include "slot_action.h"
 #include "slot_file.h"
 #include "stop_strings.h"
@@ -57,6 +58,10 @@ class Engine {
   // Control tokens count as text where `special` is set or `preserved` has them. Throws
   // std::invalid_argument.
   [[nodiscard]] TokenText token_text(bool special, std::vector<TokenId> preserved) const;
+  // `prompt`: tokens that the answer begins with and the prompt holds. Throws
+  // std::invalid_argument.
+  [[nodiscard]] std::shared_ptr<ReasoningBudget> make_reasoning_budget(
+      ReasoningBudgetPlan plan, std::span<const TokenId> prompt) const;
   // Any thread, once ready; throw SlotFileError. See slot_file.h.
   [[nodiscard]] std::size_t write_slot_file(const SlotAction& action, const std::string& directory,
                                             const std::string& name) const;

@@ -21,12 +21,13 @@ enum class HostReason : std::uint8_t {
   kStopLength,  // its stop strings are too long for the tokens that may end them to be listed
   kTextLimits,  // its lines or its time are limited: every token is looked at before the next
   kContextEnd,  // the last cell of the context: the request ends there or the context is shifted
+  kReasoning,   // the request's thoughts have a budget, or may be ended from outside
 };
 
 // By HostReason; the values of a metric's label.
-inline constexpr std::array<const char*, 13> kHostReasonNames{
-    "none",   "shared", "logprobs", "logit_bias",  "mirostat",    "adaptive_p", "dry",
-    "infill", "chain",  "top_k",    "stop_length", "text_limits", "context_end"};
+inline constexpr std::array<const char*, 14> kHostReasonNames{
+    "none",   "shared", "logprobs", "logit_bias",  "mirostat",    "adaptive_p",  "dry",
+    "infill", "chain",  "top_k",    "stop_length", "text_limits", "context_end", "reasoning"};
 inline constexpr std::size_t kHostReasons = kHostReasonNames.size();
 
 }  // namespace unpaced

@@ -265,8 +265,9 @@ void HostStepper::sample(Slot& slot, EventPublisher& events) {
   const float* logits = llama_get_logits_ith(model_->context(), share.first + share.n - 1);
   if (logits == nullptr) throw std::runtime_error("llama_decode gave no logits");
   Sampler& sampler = *samplers_[static_cast<std::size_t>(slot.id)];
-  const MaskedDraw result = draw_token(sampler, logits, slot.spec->mask.get(), model_->n_vocab(),
-                                       [this](TokenId token) { return model_->is_eog(token); });
+  const MaskedDraw result =
+      draw_token(sampler, logits, slot.spec->mask.get(), slot.spec->reasoning_budget.get(),
+                 model_->n_vocab(), [this](TokenId token) { return model_->is_eog(token); });
   if (result.failure != FinishReason::kNone) {
     if (result.failure == FinishReason::kNonFinite) {
       forget(slot);

@@ -16,7 +16,8 @@
 
 namespace unpaced {
 
-class TokenMask;  // token_mask.h
+class ReasoningBudget;  // reasoning_budget.h
+class TokenMask;        // token_mask.h
 
 struct RequestSpec {
   RequestId id = 0;
@@ -32,6 +33,8 @@ struct RequestSpec {
   std::shared_ptr<const std::vector<std::uint32_t>> pause_tokens;
   // What the request's grammar allows; null: it has none. Of this request alone.
   std::shared_ptr<TokenMask> mask;
+  // When its thoughts must end; null: whenever the model ends them. Of this request alone.
+  std::shared_ptr<ReasoningBudget> reasoning_budget;
   std::int32_t max_tokens = -1;      // -1: until EOS or the end of the context
   std::int32_t n_probs = 0;          // top-N logprobs with every token
   bool want_logprob = false;         // the sampled token's own logprob

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine_ext.model_info import ModelInfo as ModelInfo
     from engine_ext.model_options import ModelOptions as ModelOptions
     from engine_ext.native_log import set_native_log as set_native_log
+    from engine_ext.reasoning_budget import ReasoningBudget as ReasoningBudget
     from engine_ext.request import Request as Request
     from engine_ext.sampling_params import RANDOM_SEED as RANDOM_SEED
     from engine_ext.sampling_params import SAMPLERS as SAMPLERS
@@ -63,6 +64,7 @@ _HOMES = {
     "plan_memory": "memory_plan",
     "ModelLoadError": "errors",
     "RANDOM_SEED": "sampling_params",
+    "ReasoningBudget": "reasoning_budget",
     "Request": "request",
     "SAMPLERS": "sampling_params",
     "SamplingParams": "sampling_params",

@@ -18,6 +18,7 @@ from engine_ext.events import EventKind
 from engine_ext.grammar import Grammar, GrammarCompiler, GrammarKind, GrammarWait
 from engine_ext.model_info import ModelInfo
 from engine_ext.placement import Placement, place
+from engine_ext.reasoning_budget import ReasoningBudget
 from engine_ext.request import Request
 from engine_ext.sampling_params import ADAPTIVE_P, INFILL, LINKS, RANDOM_SEED, SamplingParams
 from engine_ext.slots import Slots
@@ -211,7 +212,7 @@ class Engine:
         spec = self._spec(request)
         if not self._native.submit(spec):
             raise EngineBusy("every slot and every waiting place is taken")
-        stream = TokenStream(spec.id, self._cancel, spec.mask)
+        stream = TokenStream(spec.id, self._cancel, spec.mask, spec.reasoning_budget)
         self._streams[spec.id] = stream
         return stream
 
@@ -330,7 +331,19 @@ class Engine:
             spec.mask = request.grammar.start()
             if request.grammar.plan is not None:
                 spec.add_pause_tokens(request.grammar.plan)
+        if request.reasoning_budget is not None:
+            spec.reasoning_budget = self._reasoning_budget(request.reasoning_budget)
         return spec
+
+    def _reasoning_budget(self, budget: ReasoningBudget) -> _native.ReasoningBudget:
+        return self._native.make_reasoning_budget(
+            budget.start,
+            budget.ends,
+            budget.forced,
+            budget.n_tokens,
+            budget.suspends_grammar,
+            budget.prompt,
+        )
 
     def _dry_breakers(self, breakers: tuple[str, ...]) -> _native.DryBreakers:
         made = self._breakers.get(breakers)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine_ext.grammar import Grammar
+from engine_ext.reasoning_budget import ReasoningBudget
 from engine_ext.sampling_params import SamplingParams
 
 MAX_STOP_BYTES: Final = 65536
@@ -33,7 +34,8 @@ class Request:
     llama-server has them, see csrc/text_limits.h.
 
     `grammar`: what the sequence must be, of `Engine.compile_grammar`; when it is complete only the
-    tokens that end the text may come.
+    tokens that end the text may come. `reasoning_budget`: when its thoughts must end; None:
+    whenever the model ends them.
     """
 
     prompt: Sequence[int]
@@ -53,6 +55,7 @@ class Request:
     n_keep: int = 0
     n_discard: int = 0
     grammar: Grammar | None = None
+    reasoning_budget: ReasoningBudget | None = None
 
     def __post_init__(self) -> None:
         if not -1 <= self.max_tokens < 2**31:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engine_ext.events import EventKind
 
 if TYPE_CHECKING:
-    from engine_ext._native import TokenEvent, TokenMask
+    from engine_ext._native import ReasoningBudget, TokenEvent, TokenMask
 
 _FINISHED = int(EventKind.FINISHED)
 
@@ -17,13 +17,27 @@ _FINISHED = int(EventKind.FINISHED)
 class TokenStream:
     """Made by `Engine.submit`; one reader, on the event loop's thread."""
 
-    __slots__ = ("_cancel", "_events", "_finished", "_listener", "_mask", "_waiter", "request_id")
+    __slots__ = (
+        "_budget",
+        "_cancel",
+        "_events",
+        "_finished",
+        "_listener",
+        "_mask",
+        "_waiter",
+        "request_id",
+    )
 
     def __init__(
-        self, request_id: int, cancel: Callable[[int], None], mask: TokenMask | None = None
+        self,
+        request_id: int,
+        cancel: Callable[[int], None],
+        mask: TokenMask | None = None,
+        budget: ReasoningBudget | None = None,
     ) -> None:
         self.request_id = request_id
         self._mask = mask
+        self._budget = budget
         self._cancel = cancel
         self._events: list[TokenEvent] = []
         self._finished = False
@@ -58,6 +72,14 @@ class TokenStream:
         """Asks the decode thread to end the request within a step; FINISHED follows. Idempotent."""
         if not self._finished:
             self._cancel(self.request_id)
+
+    def end_thoughts(self) -> None:
+        """Asks for the end of the model's thoughts, at its next token.
+
+        Nothing happens where it is not thinking then, or its request has no reasoning budget.
+        """
+        if self._budget is not None:
+            self._budget.end_thoughts()
 
     def take(self) -> list[TokenEvent]:
         """Every event that is there now, in order, without waiting; often none."""

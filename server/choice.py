@@ -68,6 +68,11 @@ class Choice:
         except ValueError as error:
             raise ApiError(400, "invalid_request_error", str(error)) from error
 
+    def end_thoughts(self) -> None:
+        """Have the model stop thinking, where it does."""
+        if self._stream is not None:
+            self._stream.end_thoughts()
+
     async def run(self) -> None:
         """Generate everything; the writer keeps it. Raises: ApiError."""
         await self.submit()

@@ -13,7 +13,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from engine_ext import Grammar, Request, SamplingParams
+from engine_ext import Grammar, ReasoningBudget, Request, SamplingParams
 from server.admission import client_key
 from server.choice import Choice
 from server.disconnect import ClientGone, Disconnect, abort_connection
@@ -30,6 +30,7 @@ from server.schemas.completion import CompletionBody
 from server.state import ServerState
 from server.streaming import SlowClient, StreamOptions, stream_merged, stream_one
 from server.text_stream import engine_stops
+from server.thoughts import Thoughts, reasoning_budget
 
 if TYPE_CHECKING:
     from engine_ext import TokenEvent
@@ -47,12 +48,13 @@ async def make_completion(
     *,
     arrived_us: int,
     grammar: GrammarSpec | None = None,
+    thoughts: Thoughts | None = None,
     marks: tuple[str, ...] = (),
 ) -> "CompletionResponse":
     """Tokenise, check against the model, and take places in the queue. Raises: ApiError.
 
-    `grammar`: wins over what the body asks for. `marks`: control tokens in these texts are written
-    out in the answer.
+    `grammar`: wins over what the body asks for. `thoughts`: when the model's must end. `marks`:
+    control tokens in these texts are written out in the answer.
     """
     state.admission.check_room()
     if body.verbose is None and state.settings.verbose:
@@ -69,6 +71,11 @@ async def make_completion(
         grammar = await read_grammar(engine, body) or state.settings.grammar_default
     compiled = None if grammar is None else await compile_grammar(state, grammar)
     texts = await state.visible_tokens.texts(marks, await read_preserved_tokens(engine, body))
+    budget = await reasoning_budget(
+        engine,
+        thoughts,
+        has_lazy_grammar=bool(body.grammar_lazy and compiled and compiled.plan),
+    )
     settings = replace(
         _generation_settings(state, body, sampling),
         grammar=grammar,
@@ -111,7 +118,7 @@ async def make_completion(
             Choice(
                 engine,
                 ticket,
-                _engine_request(state, child, prompt, compiled),
+                _engine_request(state, child, prompt, compiled, budget),
                 writer(child, prompt, generation),
                 on_start=partial(_note_start, state),
                 on_end=state.metrics.observe_choice,
@@ -146,11 +153,16 @@ def _generation_settings(
         post_sampling_probs=bool(body.post_sampling_probs),
         backend_sampling=bool(body.backend_sampling),
         reasoning_format=body.reasoning_format or state.settings.reasoning_format,
+        generation_prompt=body.generation_prompt or "",
     )
 
 
 def _engine_request(
-    state: ServerState, facts: ResponseFacts, prompt: Prompt, grammar: Grammar | None
+    state: ServerState,
+    facts: ResponseFacts,
+    prompt: Prompt,
+    grammar: Grammar | None,
+    budget: ReasoningBudget | None,
 ) -> Request:
     body, settings = facts.body, facts.settings
     max_tokens = state.settings.n_predict if settings.n_predict == -1 else settings.n_predict
@@ -177,6 +189,7 @@ def _engine_request(
         n_indent=body.n_indent or 0,
         t_max_ms=body.t_max_predict_ms or 0,
         grammar=grammar,
+        reasoning_budget=budget,
     )
 
 
@@ -189,10 +202,25 @@ class CompletionResponse(Response):
         self._facts = facts
         self._choices = choices
 
+    @property
+    def is_running(self) -> bool:
+        """True while a choice has a slot."""
+        return any(choice.phase in ("prefill", "decode") for choice in self._choices)
+
+    @property
+    def allows_control(self) -> bool:
+        """Whether its request has asked for `reasoning_control`."""
+        return bool(self._facts.body.reasoning_control)
+
+    def end_thoughts(self) -> None:
+        """Have every choice that is thinking stop with it."""
+        for choice in self._choices:
+            choice.end_thoughts()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
         record.choices = self._choices
-        self._state.live_completions.add(self._facts.completion_id)
+        self._state.live_completions[self._facts.completion_id] = self
         try:
             async with Disconnect(receive):
                 await self._run(scope, receive, send)
@@ -204,7 +232,7 @@ class CompletionResponse(Response):
         except ApiError as error:
             await error_response(error, scope["path"])(scope, receive, send)
         finally:
-            self._state.live_completions.discard(self._facts.completion_id)
+            self._state.live_completions.pop(self._facts.completion_id, None)
             for choice in self._choices:
                 choice.close()
 

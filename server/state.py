@@ -18,6 +18,7 @@ from server.visible_tokens import VisibleTokens
 
 if TYPE_CHECKING:
     from engine_ext import Engine, SamplingParams
+    from server.completion import CompletionResponse
 
 
 class Phase(Enum):
@@ -46,8 +47,8 @@ class ServerState:
     sleep: Sleep | None = None
     """Who frees the model when nobody needs it; None: nobody does."""
     started_at: float = field(default_factory=time.time)
-    live_completions: set[str] = field(default_factory=set)
-    """Ids of the requests that run or wait."""
+    live_completions: "dict[str, CompletionResponse]" = field(default_factory=dict)
+    """By id; one that still waits for its slot is among them."""
 
     _defaults: "tuple[Settings, SamplingParams] | None" = None
 

@@ -103,6 +103,7 @@ HostReason DeviceStepper::why_host(const Slot& slot) {
   // The last cell is reached on the host: it ends the request or shifts the context.
   if (slot.n_cells() + 1 >= n_ctx()) return HostReason::kContextEnd;
   const RequestSpec& spec = *slot.spec;
+  if (spec.reasoning_budget != nullptr) return HostReason::kReasoning;
   if (!spec.stop.empty() && spec.pause_tokens == nullptr) return HostReason::kStopLength;
   // A line is looked at with tokens that come after it: no set of tokens to pause at tells when.
   if (!spec.limits.empty()) return HostReason::kTextLimits;

@@ -35,4 +35,5 @@ async def run_chat(
         arrived_us=arrived_us,
         marks=plan.syntax.marks,
         grammar=plan.grammar,
+        thoughts=plan.thoughts,
     )

@@ -20,7 +20,8 @@ class ChatOptions:
 
     `streams_prefill`: a stream begins with that part. A whole message always holds it.
 
-    `reasoning_budget` is in tokens; below 0: any number.
+    `reasoning_budget` is in tokens, -1: any number; `budget_message` comes where it ends the
+    thoughts. `reasoning_control`: they may be ended from outside.
     """
 
     variables: dict[str, Any]
@@ -30,6 +31,8 @@ class ChatOptions:
     continuation: Continuation
     streams_prefill: bool
     reasoning_budget: int
+    budget_message: str
+    reasoning_control: bool
 
 
 def read_options(
@@ -49,23 +52,33 @@ def read_options(
         continuation=continuation,
         streams_prefill=bool(_switch(body, "echo")) or not body.get("continue_final_message"),
         reasoning_budget=_read_budget(body, settings),
+        budget_message=_read_message(body, settings),
+        reasoning_control=bool(_switch(body, "reasoning_control")),
     )
 
 
 def _read_budget(body: dict[str, Any], settings: "Settings") -> int:
-    if body.get("reasoning_budget_message"):
-        raise invalid_field("reasoning_budget_message", "not supported")
-    if _switch(body, "reasoning_control"):
-        raise invalid_field("reasoning_control", "not supported")
-    budget = -1
+    found = []
     for field in ("reasoning_budget_tokens", "thinking_budget_tokens"):
         value = body.get(field)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**31:
             raise invalid_field(field, "must be an integer from -1 on")
-        budget = value if budget == -1 else budget
+        found.append(value)
+    budget = found[0] if found else -1
     return settings.reasoning_budget if budget == -1 else budget
+
+
+def _read_message(body: dict[str, Any], settings: "Settings") -> str:
+    message = body.get("reasoning_budget_message")
+    if message is None:
+        return settings.reasoning_budget_message
+    if not isinstance(message, str):
+        raise invalid_field(
+            "reasoning_budget_message", f"type must be string, but is {json_type(message)}"
+        )
+    return message
 
 
 def _read_variables(

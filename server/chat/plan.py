@@ -10,8 +10,16 @@ from server.chat.messages import read_messages
 from server.chat.options import ChatOptions, read_options
 from server.chat.parser import AnswerSyntax, ChatParser
 from server.chat.prompt import ChatPrompt, render_prompt
+from server.chat.reasoning_ends import reasoning_ends
+from server.chat.spelling import Spelling, mark_trigger
 from server.chat.templates import TemplateFacts
-from server.chat.tools.grammar import budget_grammar, mark_trigger, tool_grammar
+from server.chat.thought_rules import (
+    after_harmony_thoughts,
+    after_possible_thoughts,
+    after_thoughts,
+    harmony_final_header,
+)
+from server.chat.tools.grammar import tool_grammar
 from server.chat.tools.offer import ToolOffer, read_tools
 from server.chat.tools.syntax import JSON_CALL
 from server.chat.tools.unasked import unasked_calls
@@ -20,6 +28,7 @@ from server.grammar.fields import read_grammar
 from server.grammar.spec import GrammarSpec
 from server.schemas.completion import CompletionBody, parse_completion
 from server.schemas.values import json_type
+from server.thoughts import Thoughts, read_chat_thoughts
 
 if TYPE_CHECKING:
     from server.state import ServerState
@@ -35,6 +44,7 @@ class ChatPlan:
     body: CompletionBody
     syntax: AnswerSyntax
     grammar: GrammarSpec | None = None
+    thoughts: Thoughts | None = None
 
     def new_parser(self) -> ChatParser:
         """A parser for one choice's text."""
@@ -67,11 +77,13 @@ async def prepare_chat(
         )
     elif prompt.opening and options.reasoning_format == "none":
         syntax = replace(syntax, content_so_far=prompt.opening)
+    may_think = prompt.may_think and options.reasoning_format != "none"
     return ChatPlan(
         prompt=prompt.text,
         body=native,
         syntax=syntax,
-        grammar=await _grammar(state, native, syntax, offer, options.reasoning_budget),
+        grammar=await _grammar(state, native, syntax, offer, may_think=may_think),
+        thoughts=_thoughts(native, facts, options, prompt, is_call=offer.choice == "required"),
     )
 
 
@@ -106,35 +118,70 @@ def _answer_syntax(
     )
 
 
+def _thoughts(
+    body: CompletionBody,
+    facts: TemplateFacts,
+    options: ChatOptions,
+    prompt: ChatPrompt,
+    *,
+    is_call: bool,
+) -> Thoughts | None:
+    if facts.reasoning is None:
+        return read_chat_thoughts(body)
+    ends = reasoning_ends(facts.source, facts.reasoning)
+    if is_call:  # the grammar of calls waits for the tag
+        ends = tuple(end for end in ends if facts.reasoning.end in end)
+    return Thoughts(
+        start=facts.reasoning.start,
+        ends=ends,
+        n_tokens=options.reasoning_budget,
+        message=options.budget_message,
+        can_be_ended=options.reasoning_control,
+        begun=prompt.thoughts,
+        is_tag_begun=True,
+    )
+
+
 async def _grammar(
     state: "ServerState",
     body: CompletionBody,
     syntax: AnswerSyntax,
     offer: ToolOffer,
-    budget: int,
+    *,
+    may_think: bool,
 ) -> GrammarSpec | None:
-    """What the answer must be, where it must. Thoughts are free where the prompt opens them."""
-    after = None
-    if syntax.reasoning is not None and syntax.opens_reasoning:
-        after = syntax.reasoning[1]
+    """What the answer must be, where it must. Thoughts are free, whoever begins them."""
     engine = state.engine
     if syntax.syntax is not None and offer.choice == "required":
+        lead = await _lead(Spelling(engine), syntax, may_think=may_think, is_call=True)
         parallel = syntax.max_calls != 1
-        return await tool_grammar(
-            engine, syntax.syntax, syntax.tools, parallel=parallel, after=after, budget=budget
-        )
+        return await tool_grammar(engine, syntax.syntax, syntax.tools, parallel=parallel, lead=lead)
     spec = await read_grammar(engine, body)
-    if budget >= 0 and syntax.reasoning is not None:
-        if spec is not None:
-            raise invalid_field(
-                "reasoning_budget_tokens", "not supported together with a grammar or schema"
-            )
-        return await budget_grammar(engine, syntax.reasoning, budget, opened=syntax.opens_reasoning)
     if spec is None and syntax.syntax is not None and state.settings.grammar_default is None:
         return await unasked_calls(engine, syntax)
-    if spec is None or after is None or spec.triggers:
+    if spec is None or spec.triggers:
         return spec
-    return replace(spec, triggers=(await mark_trigger(engine, after, inside=False),))
+    if spec.kind == "json_schema" and (may_think or syntax.harmony):
+        spell = Spelling(engine, "response_format")
+        lead = await _lead(spell, syntax, may_think=may_think, is_call=False)
+        return replace(spec, lead=lead)
+    if syntax.reasoning is None or not syntax.opens_reasoning:
+        return spec
+    return replace(spec, triggers=(await mark_trigger(engine, syntax.reasoning[1], inside=False),))
+
+
+async def _lead(spell: Spelling, syntax: AnswerSyntax, *, may_think: bool, is_call: bool) -> str:
+    """What may come before the constrained part of the answer, as Lark's rules; "": nothing."""
+    opened = syntax.opens_reasoning
+    if syntax.harmony:
+        header = "" if is_call else await harmony_final_header(spell)
+        return await after_harmony_thoughts(spell, opened=opened, answer_header=header)
+    if syntax.reasoning is None:
+        return ""
+    start, end = syntax.reasoning
+    if opened:
+        return await after_thoughts(spell, end)
+    return await after_possible_thoughts(spell, start, end) if may_think else ""
 
 
 def _check_together(body: dict[str, Any], offer: ToolOffer, facts: TemplateFacts) -> None:

@@ -26,12 +26,16 @@ Messages = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """`opens_reasoning`: the text ends within the model's thoughts, which `opening` begins.
-    `content` and `reasoning`: the parts of the answer that the client wrote and the text holds."""
+    """`opens_reasoning`: the text ends within the model's thoughts, whose tag and beginning are
+    `thoughts`; `opening`: the same where the template wrote it. `may_think`: the answer may begin
+    with thoughts. `content` and `reasoning`: the parts of the answer that the client wrote and the
+    text holds."""
 
     text: str
     opens_reasoning: bool = False
     opening: str = ""
+    thoughts: str = ""
+    may_think: bool = False
     content: str = ""
     reasoning: str = ""
 
@@ -61,10 +65,22 @@ async def render_prompt(
     if last is not None:
         goes_on = options.continuation == "reasoning" and facts.reasoning is not None
         content = "" if goes_on else _text_of(last["content"], "\n\n")
-        return ChatPrompt(text, goes_on, "", content, last.get("reasoning_content", ""))
-    if facts.reasoning is not None and text.rstrip().endswith(facts.reasoning.start):
-        return ChatPrompt(text, True, text[text.rindex(facts.reasoning.start) :])
-    return ChatPrompt(text)
+        reasoning = last.get("reasoning_content", "")
+        return ChatPrompt(
+            text,
+            goes_on,
+            thoughts=facts.reasoning.opening + reasoning if goes_on and facts.reasoning else "",
+            content=content,
+            reasoning=reasoning,
+        )
+    tags = facts.reasoning
+    if tags is None:
+        return ChatPrompt(text)
+    if text.rstrip().endswith(tags.start):
+        opening = text[text.rindex(tags.start) :]
+        return ChatPrompt(text, True, opening, opening)
+    thinks = options.enable_thinking and options.add_generation_prompt
+    return ChatPrompt(text, may_think=thinks and not text.rstrip().endswith(tags.end))
 
 
 def _context(

@@ -11,7 +11,7 @@ from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark, token_texts
 from server.grammar.gbnf_tree import GbnfError, Group
 from server.grammar.schema import SchemaError, for_llguidance
-from server.grammar.spec import GrammarSpec
+from server.grammar.spec import GrammarSpec, json_lark
 from server.grammar.terminals import with_terminals
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def _refusal(spec: GrammarSpec, reason: str) -> ApiError:
 async def _compile(engine: "Engine", spec: GrammarSpec) -> Grammar:
     if spec.kind == "json_schema":
         text = await asyncio.to_thread(for_llguidance, spec.text)
+        if spec.lead:
+            return await engine.compile_grammar("lark", json_lark(text, spec.lead))
         return await engine.compile_grammar("json_schema", text)
     if spec.kind == "gbnf":
         return await _compile_gbnf(engine, spec.text)

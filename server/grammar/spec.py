@@ -28,6 +28,8 @@ class GrammarSpec:
     """The text begins within thoughts."""
     may_resume: bool = False
     """A trigger after which the grammar cannot go on was none; else the request fails there."""
+    lead: str = ""
+    """Of a JSON schema: Lark rules from `start` to `answer`, the JSON; empty: nothing precedes."""
 
     @classmethod
     def of_schema(cls, schema: Any, triggers: tuple[GrammarTrigger, ...] = ()) -> "GrammarSpec":
@@ -46,10 +48,15 @@ class GrammarSpec:
     def shown(self) -> str:
         """As `generation_settings` shows it: GBNF as it came, the rest as llguidance's Lark."""
         if self.kind == "json_schema":
-            return f"%llguidance {{}}\nstart: %json {self.text}"
+            return json_lark(self.text, self.lead)
         if self.kind == "regex":
             return f"%llguidance {{}}\nstart: /{self.text}/"
         return self.text
+
+
+def json_lark(schema: str, lead: str) -> str:
+    """llguidance's Lark for JSON of a schema after what `lead` has."""
+    return f"%llguidance {{}}\n{lead or 'start: '}{'answer: ' if lead else ''}%json {schema}"
 
 
 ANY_OBJECT = GrammarSpec.of_schema({"type": "object"})

@@ -30,6 +30,7 @@ class GenerationSettings:
     grammar: GrammarSpec | None = None
     preserved_tokens: tuple[int, ...] = ()
     reasoning_format: str = "none"
+    generation_prompt: str = ""
 
     def to_json(self, eog_tokens: Sequence[int] = ()) -> dict[str, Any]:
         """As in a response. `eog_tokens` are shown as banned where `ignore_eos` is on."""
@@ -85,7 +86,7 @@ class GenerationSettings:
             "chat_format": "Content-only",
             "reasoning_format": self.reasoning_format,
             "reasoning_in_content": self.stream and self.reasoning_format == "deepseek-legacy",
-            "generation_prompt": "",
+            "generation_prompt": self.generation_prompt,
             "samplers": list(s.samplers),
             "speculative.types": "none",
             "timings_per_token": self.timings_per_token,

@@ -12,6 +12,7 @@ from server.responses.openai import OpenAiWriter
 from server.routing import Routes
 from server.schemas.completion import CompletionBody, parse_completion
 from server.state import state_of
+from server.thoughts import read_thoughts
 
 routes = Routes(
     "completions",
@@ -46,4 +47,6 @@ async def _complete(request: Request, writer: Writers) -> Response:
     if body.echo and writer is NativeWriter:
         raise invalid_field("echo", "only /v1/completions supports it")
     arrived_us = record_of(request.scope).started_us
-    return await make_completion(state_of(request), body, writer, arrived_us=arrived_us)
+    return await make_completion(
+        state_of(request), body, writer, arrived_us=arrived_us, thoughts=read_thoughts(body)
+    )

@@ -14,9 +14,9 @@ routes = Routes("chat")
 
 @routes.post("/v1/chat/completions/control")
 async def control(request: Request) -> Response:
-    """llama-server's answers. No completion can be told to end its thoughts: the field that would
-    allow it, `reasoning_control`, is refused.
+    """End the thoughts of a completion whose request had `reasoning_control`, all choices of it.
 
+    Success says that it runs and was told; where it is not thinking it goes on as before.
     Source: llama.cpp 0c1e57098, tools/server/server-context.cpp:2445 and :4931.
     """
     state, body = state_of(request), await read_object(request)
@@ -25,7 +25,14 @@ async def control(request: Request) -> Response:
         raise invalid("missing completion id", param="id")
     if body.get("action") != "reasoning_end":
         raise invalid("unknown control action", param="action")
-    message = "no active completion for this id"
-    if completion_id in state.live_completions:
-        message = "reasoning control not enabled for this completion"
+    completion = state.live_completions.get(completion_id)
+    if completion is None or not completion.is_running:
+        return _failure("no active completion for this id")
+    if not completion.allows_control:
+        return _failure("reasoning control not enabled for this completion")
+    completion.end_thoughts()
+    return Response(orjson.dumps({"success": True}), media_type=JSON_TYPE)
+
+
+def _failure(message: str) -> Response:
     return Response(orjson.dumps({"success": False, "message": message}), media_type=JSON_TYPE)

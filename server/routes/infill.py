@@ -12,6 +12,7 @@ from server.responses.native import NativeWriter
 from server.routing import Routes
 from server.schemas.completion import parse_completion
 from server.state import state_of
+from server.thoughts import read_thoughts
 
 routes = Routes("completions")
 
@@ -30,4 +31,6 @@ async def infill(request: Request) -> Response:
     if parsed.echo:
         raise invalid_field("echo", "only /v1/completions supports it")
     arrived_us = record_of(request.scope).started_us
-    return await make_completion(state, parsed, NativeWriter, arrived_us=arrived_us)
+    return await make_completion(
+        state, parsed, NativeWriter, arrived_us=arrived_us, thoughts=read_thoughts(parsed)
+    )

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from server.errors import ApiError, invalid, invalid_field
 from server.schemas.sampling import SamplingFields
-from server.schemas.values import INT32_MAX, Name, Only, Strings, Switch, Whole, json_type
+from server.schemas.values import INT32_MAX, Name, Only, Strings, Switch, Text, Whole, json_type
 from server.settings.chat import ReasoningFormat
 
 MAX_CHOICES: Final = 128
@@ -17,6 +17,7 @@ _ALIASES: Final = {
     "n_predict": ("n_predict", "max_completion_tokens", "max_tokens"),
     "n_cmpl": ("n_cmpl", "n"),
     "n_probs": ("n_probs", "logprobs"),
+    "reasoning_budget_end_tags": ("reasoning_budget_end_tags", "reasoning_budget_end_tag"),
 }
 
 
@@ -41,6 +42,13 @@ class CompletionBody(SamplingFields):
     reasoning_format: Annotated[str | None, Name(get_args(ReasoningFormat), "reasoning format")] = (
         None
     )
+    # When thoughts must end; a chat request's template tells the tags and the prompt's own part.
+    reasoning_budget_tokens: Annotated[int | None, Whole(-1, INT32_MAX)] = None
+    reasoning_budget_start_tag: Annotated[str | None, Text(4096)] = None
+    reasoning_budget_end_tags: Annotated[tuple[str, ...] | None, Strings(one=True)] = None
+    reasoning_budget_message: Annotated[str | None, Text(65536)] = None
+    reasoning_control: Annotated[bool | None, Switch()] = None
+    generation_prompt: Annotated[str | None, Text()] = None
     timings_per_token: Annotated[bool | None, Switch()] = None
     verbose: Annotated[bool | None, Switch()] = None
     sse_ping_interval: Annotated[int | None, Whole(-1, INT32_MAX)] = None

@@ -137,13 +137,6 @@ class ChatSettings(OptionGroup):
             raise ValueError("must be a JSON object")
         return text
 
-    @field_validator("reasoning_budget_message")
-    @classmethod
-    def _check_message(cls, text: str) -> str:
-        if text:
-            raise ValueError("is not supported: the thought just ends")
-        return text
-
     @field_validator("chat_template_file")
     @classmethod
     def _check_file(cls, path: Path | None) -> Path | None:

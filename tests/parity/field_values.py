@@ -26,7 +26,7 @@ _BY_KIND: Final[dict[str, tuple[list[Any], str]]] = {
     "switch": (
         _SWITCH,
         "verbose timings_per_token cache_prompt return_tokens return_progress ignore_eos "
-        "post_sampling_probs backend_sampling",
+        "post_sampling_probs backend_sampling reasoning_control",
     ),
 }
 
@@ -82,6 +82,12 @@ SPECIAL: Final[dict[str, list[Any]]] = {
     "reasoning_format": ["none", "auto", "deepseek", "deepseek-legacy", "bogus"],
     "model": ["gpt-4", ""],
     "echo": [False, 0, "true"],
+    "reasoning_budget_tokens": [0, 5, -1, -2, "x"],
+    "reasoning_budget_start_tag": ["<think>", ""],
+    "reasoning_budget_end_tag": ["</think>", ""],
+    "reasoning_budget_end_tags": [["</think>"], ["a", "b"], [""], [5], "</think>"],
+    "reasoning_budget_message": ["", "enough"],
+    "generation_prompt": ["", "a"],
     "speculative.n_max": [3, 0],
     "user": ["me"],
     "no_such_field": ["x"],
@@ -99,7 +105,7 @@ CHAT: Final[dict[str, list[Any]]] = {
     "add_generation_prompt": [True, False, "x"],
     "chat_template_kwargs": [{}, {"enable_thinking": True}, {"enable_thinking": "yes"}, 5],
     "reasoning_effort": ["none", "low", "high", "bogus", 5],
-    "reasoning_budget_tokens": [0, 5, -1, -2, "x"],
+    "thinking_budget_tokens": [0, 5, -1, -2, "x"],
     "parallel_tool_calls": [True, False, "x"],
     "tool_choice": ["auto", "none", "required", "bogus", 5],
     "tools": [[], "x", [5]],

@@ -112,11 +112,11 @@ def serving_pair(folder: Path, model: Path, *flags: str) -> Iterator[Pair]:
         yield Pair(ours, peer)
 
 
-def tiny_model(family: str) -> Path:
-    """A random model with a family's vocabulary; written once."""
-    path = BUILD_FOLDER / "peer" / f"tiny-{family}.gguf"
+def tiny_model(family: str, *, tags: bool = False) -> Path:
+    """A random model with a family's vocabulary, or that of one that thinks; written once."""
+    path = BUILD_FOLDER / "peer" / f"tiny-{family}{'-tags' * tags}.gguf"
     if not path.is_file():
         partial = path.with_suffix(f".{os.getpid()}")
-        write_tiny_model(partial, vocabulary(family))
+        write_tiny_model(partial, vocabulary(family), tags=tags)
         partial.rename(path)
     return path

@@ -16,14 +16,21 @@ HEAD_DIM: Final = 16
 FIM_TOKENS: Final = {"fim_pre": 29000, "fim_suf": 29001, "fim_mid": 29002}
 
 
-def write_tiny_model(out: Path, vocabulary: Path, *, scale: float = 3.0, fim: bool = False) -> None:
+THINK_TAGS: Final = ("<tool_call>", "</tool_call>", "<think>", "</think>")
+_USER_DEFINED: Final = 4  # llama.cpp's type of a token that text is cut at
+
+
+def write_tiny_model(
+    out: Path, vocabulary: Path, *, scale: float = 3.0, fim: bool = False, tags: bool = False
+) -> None:
     """Write the model; the same bytes every time.
 
     The logits' standard deviation is about `scale`: large enough that some tokens stand out.
-    `fim` names three ordinary tokens as those of fill-in-the-middle prompts.
+    `fim` names three ordinary tokens as those of fill-in-the-middle prompts; `tags` makes the last
+    tokens those of THINK_TAGS, as in the vocabularies of models that think.
     """
     writer = gguf.GGUFWriter(out, "llama")
-    n_vocab = _copy_vocabulary(writer, vocabulary)
+    n_vocab = _copy_vocabulary(writer, vocabulary, THINK_TAGS if tags else ())
     if fim:
         for name, token in FIM_TOKENS.items():
             writer.add_uint32(f"tokenizer.ggml.{name}_token_id", token)
@@ -46,14 +53,19 @@ def write_tiny_model(out: Path, vocabulary: Path, *, scale: float = 3.0, fim: bo
     writer.close()
 
 
-def _copy_vocabulary(writer: gguf.GGUFWriter, vocabulary: Path) -> int:
+def _copy_vocabulary(writer: gguf.GGUFWriter, vocabulary: Path, last: tuple[str, ...]) -> int:
     reader = gguf.GGUFReader(vocabulary)
     for name, field in reader.fields.items():
         # A template of the vocabulary's would decide what chat requests look like.
         if not name.startswith("tokenizer.") or name == "tokenizer.chat_template":
             continue
         if field.types[0] == gguf.GGUFValueType.ARRAY:
-            writer.add_array(name, field.contents())
+            values = field.contents()
+            if last and name == "tokenizer.ggml.tokens":
+                values[-len(last) :] = last
+            elif last and name == "tokenizer.ggml.token_type":
+                values[-len(last) :] = [_USER_DEFINED] * len(last)
+            writer.add_array(name, values)
         else:
             writer.add_key_value(name, field.contents(), field.types[0])
     return len(reader.fields["tokenizer.ggml.tokens"].data)

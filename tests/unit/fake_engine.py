@@ -7,7 +7,7 @@ engine_ext's own TokenStream.
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +20,7 @@ from engine_ext import (
     Grammar,
     GrammarError,
     GrammarKind,
+    GrammarWait,
     ModelInfo,
     Request,
     SamplingParams,
@@ -64,12 +65,21 @@ class FakeSequence:
     def __init__(self, request_id: int, request: Request) -> None:
         self.request = request
         self.is_cancelled = False
+        self.n_thoughts_ended = 0
         self.n_decoded = 0
-        self.stream = TokenStream(request_id, lambda _: self._cancel())
+        self.stream = TokenStream(
+            request_id,
+            lambda _: self._cancel(),
+            budget=cast("_native.ReasoningBudget", self) if request.reasoning_budget else None,
+        )
 
     def start(self, n_cached: int = 0) -> None:
         n_prompt = len(self.request.prompt)
         self._push(FakeEvent(kind=EventKind.STARTED, n_prompt=n_prompt, n_cached=n_cached))
+
+    def end_thoughts(self) -> None:
+        """As the native budget's."""
+        self.n_thoughts_ended += 1
 
     def prefill(self, n_processed: int | None = None) -> None:
         n_prompt = len(self.request.prompt)
@@ -222,6 +232,10 @@ class FakeEngine:
         if self.grammar_error:
             raise GrammarError(self.grammar_error)
         return Grammar(cast("_native.Grammar", object()))
+
+    async def lazy_grammar(self, grammar: Grammar, wait: GrammarWait) -> Grammar:
+        assert wait.triggers
+        return replace(grammar, plan=cast("_native.TriggerPlan", object()))
 
     async def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True

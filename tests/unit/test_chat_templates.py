@@ -197,6 +197,9 @@ async def test_variables_of_the_command_line_and_of_a_request(renderer: Renderer
         ({"continue_final_message": 1.5}, "continue_final_message"),
         ({"continue_final_message": True}, "continue_final_message"),
         ({"reasoning_budget_tokens": "many"}, "reasoning_budget_tokens"),
+        ({"thinking_budget_tokens": -2}, "thinking_budget_tokens"),
+        ({"reasoning_budget_message": 5}, "reasoning_budget_message"),
+        ({"reasoning_control": "yes"}, "reasoning_control"),
     ],
 )
 async def test_a_bad_field_is_named(body: dict[str, Any], param: str) -> None:

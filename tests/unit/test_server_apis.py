@@ -267,6 +267,27 @@ async def test_control_knows_who_is_running() -> None:
         assert (request.status, request.json["error"]["param"]) == (400, param)
 
 
+async def test_control_ends_the_thoughts_of_a_running_completion_that_allows_it() -> None:
+    engine = FakeEngine()
+    app = make_app(engine, chat_template="{{ messages[0].content }}<think>a</think><think>")
+    path = "/v1/chat/completions/control"
+    chat = {"messages": MESSAGES["messages"], "stream": True, "reasoning_control": True, "n": 1}
+    running = post(app, "/v1/chat/completions", chat)
+    sequence = await engine.submitted()
+    sequence.start()
+    sequence.tokens(b"a")
+    await running.until(lambda request: b"chatcmpl" in request.body)
+    assert sequence.n_thoughts_ended == 0
+    word = {"id": running.events[0]["id"], "action": "reasoning_end"}
+    told = await post(app, path, word).done()
+    assert (told.status, told.json, sequence.n_thoughts_ended) == (200, {"success": True}, 1)
+    sequence.finish()
+    await running.done()
+    unknown = {"success": False, "message": "no active completion for this id"}
+    assert (await post(app, path, word).done()).json == unknown
+    assert sequence.n_thoughts_ended == 1
+
+
 async def test_the_usage_of_a_text_stream_has_its_own_event_where_asked_for() -> None:
     body: dict[str, Any] = {"prompt": "a", "max_tokens": 4, "stream": True}
     plain = (await answer("/v1/completions", body, b"ab")).events

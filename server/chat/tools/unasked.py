@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from engine_ext import GrammarError, GrammarTrigger
-from server.chat.tools.grammar import harmony_call, mark_trigger, tool_grammar
+from server.chat.spelling import mark_trigger
+from server.chat.tools.grammar import harmony_call, tool_grammar
 from server.chat.tools.offer import Tool
 from server.errors import ApiError, invalid_field
 from server.grammar.compile import compile_for
@@ -60,7 +61,7 @@ async def _grammar(
             spec = await harmony_call(engine, tools)
         else:
             spec = await tool_grammar(
-                engine, answer.syntax, tools, parallel=parallel, after=None, is_loose=True
+                engine, answer.syntax, tools, parallel=parallel, is_loose=True
             )
         await compile_for(engine, spec)
     except ApiError as error:

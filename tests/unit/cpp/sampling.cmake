@@ -12,6 +12,11 @@ endfunction()
 
 unpaced_sampling_test(sampler_test)
 unpaced_sampling_test(sampling_arithmetic_test)
+unpaced_sampling_test(masked_draw_test)
+target_sources(masked_draw_test PRIVATE "${UNPACED_CSRC}/reasoning_budget.cpp"
+                                        "${UNPACED_CSRC}/token_mask.cpp"
+                                        "${UNPACED_CSRC}/grammar/trigger_watch.cpp"
+                                        "${UNPACED_CSRC}/stop_strings.cpp")
 unpaced_cpp_test(ordered_sum_test ordered_sum_test.cpp)
 target_compile_options(ordered_sum_test PRIVATE -O3 -ffp-contract=off)
 

@@ -1,0 +1,51 @@
+"""What may come before a constrained answer: the model's thoughts, in llguidance's Lark.
+
+Each function's rules lead from `start` to `answer`, which the caller adds. What is allowed follows
+llama.cpp 0c1e57098, common/chat-auto-parser-generator.cpp:138, common/parsers/gpt-oss.cpp.
+"""
+
+from typing import Final
+
+from server.chat.spelling import Spelling, quoted
+
+_ANY: Final = "/(.|\\n)*/"
+_SPACE: Final = "space: /\\n{0,2}/\n"
+
+
+async def after_thoughts(spell: Spelling, end: str) -> str:
+    """The prompt ends within thoughts, which must end: the answer may not."""
+    body = await _until(spell, end)
+    return f"start: thoughts_end space answer\n{body}{_SPACE}"
+
+
+async def after_possible_thoughts(spell: Spelling, start: str, end: str) -> str:
+    """The model may think first."""
+    body = await _until(spell, end)
+    begin = await spell.of(start)
+    return f"start: thinking? space answer\nthinking: {begin} thoughts_end\n{body}{_SPACE}"
+
+
+async def after_harmony_thoughts(spell: Spelling, *, opened: bool, answer_header: str) -> str:
+    """gpt-oss: any number of messages on the channel of thoughts, then the answer's header."""
+    header, turn = await spell.of("<|channel|>analysis<|message|>"), await spell.of("<|start|>")
+    body = await _until(spell, "<|end|>")
+    next_turn = f"{turn} {quoted('assistant')}"
+    first = f"thoughts_end {next_turn} " if opened else ""
+    last = f"{answer_header} " if answer_header else ""
+    return (
+        f"start: {first}analysis* {last}answer\nanalysis: {header} thoughts_end {next_turn}\n{body}"
+    )
+
+
+async def harmony_final_header(spell: Spelling) -> str:
+    """What a message of content begins with there, with or without the name of its format."""
+    final, message = await spell.of("<|channel|>final"), await spell.of("<|message|>")
+    return f"{final} ({await spell.of(' <|constrain|>json')})? {message}"
+
+
+async def _until(spell: Spelling, end: str) -> str:
+    """A rule for any text up to the mark, and the mark."""
+    mark = await spell.of(end)
+    if mark.startswith("<["):
+        return f"thoughts_end: thoughts {mark}\nthoughts: {_ANY}\n"
+    return f"thoughts_end: thoughts\nthoughts[suffix={mark}]: {_ANY}\n"
