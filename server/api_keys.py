@@ -27,7 +27,9 @@ class ApiKeys:
                 authorization = authorization or value
             elif name == b"x-api-key":
                 x_api_key = x_api_key or value
-        digest = sha256((authorization or x_api_key).removeprefix(_BEARER)).digest()
+        # White space around a field's value is none of it, but the HTTP parser leaves what follows.
+        carried = (authorization or x_api_key).strip(b" \t")
+        digest = sha256(carried.removeprefix(_BEARER)).digest()
         found = None
         for index, known in enumerate(self._digests):
             if hmac.compare_digest(known, digest):

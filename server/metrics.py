@@ -117,7 +117,9 @@ class Metrics:
         self._queue.observe((timings.start_us - choice.arrived_us) * 1e-6)
         if timings.n_decoded:
             self.n_predicted += timings.n_decoded
-            self.n_tokens_max = max(self.n_tokens_max, timings.n_prompt + timings.n_decoded)
+            # The last token is not computed: nothing follows it.
+            n_tokens = generation.n_cells or timings.n_prompt + timings.n_decoded - 1
+            self.n_tokens_max = max(self.n_tokens_max, n_tokens)
             self.prompt_us += timings.first_token_us - timings.start_us
             self.predicted_us += timings.last_token_us - timings.first_token_us
             self._ttft.observe((timings.first_token_us - choice.arrived_us) * 1e-6)

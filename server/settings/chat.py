@@ -142,7 +142,16 @@ class ChatSettings(OptionGroup):
     def _check_file(cls, path: Path | None) -> Path | None:
         if path is not None and not path.is_file():
             raise ValueError("there is no such file")
+        if path is not None:
+            _check_template(path.read_text(encoding="utf-8", errors="replace"))
         return path
+
+    @field_validator("chat_template")
+    @classmethod
+    def _check_text(cls, text: str) -> str:
+        if "{" in text:  # else it is a name, or has nothing that could be wrong
+            _check_template(text)
+        return text
 
     def template_override(self) -> str:
         """The template that the command line gives; empty: the model's own."""
@@ -160,3 +169,13 @@ class ChatSettings(OptionGroup):
         if self.reasoning_effort not in ("default", ""):
             variables["reasoning_effort"] = self.reasoning_effort
         return variables
+
+
+def _check_template(source: str) -> None:
+    # Jinja2 is large, and only needed here where a template is given.
+    from server.chat.rendering.environment import TemplateFailure, check_syntax
+
+    try:
+        check_syntax(source)
+    except TemplateFailure as error:
+        raise ValueError(f"is no template: {error}") from None

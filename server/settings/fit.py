@@ -3,10 +3,11 @@
 import re
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from server.host_memory import available_bytes
 from server.settings.option import Option
+from server.settings.option_group import OptionGroup
 
 _MIB: Final = 1 << 20
 _NO_LESS: Final = 2**31 - 1
@@ -16,7 +17,7 @@ _WORDS: Final = {"1": "on", "true": "on", "enabled": "on", "0": "off", "false": 
 }
 
 
-class FitSettings(BaseModel):
+class FitSettings(OptionGroup):
     """What is chosen so that the model fits the memory, where -c and -ngl leave it open."""
 
     group: ClassVar[str] = "Memory"

@@ -34,6 +34,7 @@ def app() -> Starlette:
     [
         ({"authorization": "Bearer one"}, 0),
         ({"authorization": "two"}, 1),
+        ({"authorization": "Bearer one \t"}, 0),
         ({"x_api_key": "three"}, 2),
         ({"x_api_key": "Bearer three"}, 2),
         ({"authorization": "", "x_api_key": "two"}, 1),

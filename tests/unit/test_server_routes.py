@@ -180,6 +180,9 @@ async def test_metrics_are_the_sums_of_the_responses() -> None:
     assert values["unpaced_generated_tokens_total"] == n_decoded
     assert values["llamacpp:tokens_predicted_total"] == n_decoded
     assert values["llamacpp:prompt_tokens_total"] == n_prompt
+    largest = re.search(rb"^llamacpp:n_tokens_max (\S+)$", request.body, re.MULTILINE)
+    assert largest is not None
+    assert float(largest[1]) == 5 + 3 - 1  # the last token is never computed
     assert values["unpaced_inter_token_seconds_count"] == n_decoded - 5
     assert values["unpaced_time_to_first_token_seconds_count"] == 5
     assert values["unpaced_completions_finished_total{length}"] == 5

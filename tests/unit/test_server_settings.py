@@ -156,3 +156,16 @@ def test_no_mixin_hides_what_another_one_has() -> None:
             for name in vars(owner):
                 if not name.startswith("__") and not name.startswith(("model_", "_abc", "group")):
                     assert owners.setdefault(name, owner) is owner, (name, owners[name], owner)
+
+
+def test_a_chat_template_with_a_fault_is_refused_at_the_start(tmp_path: Path) -> None:
+    broken = "{% for message in messages %}{{ message.content"
+    with pytest.raises(SettingsError, match="--chat-template: is no template: line 1: "):
+        read_settings(["--chat-template", broken])
+    path = tmp_path / "template.jinja"
+    path.write_text(broken)
+    with pytest.raises(SettingsError, match="--chat-template-file: is no template: line 1: "):
+        read_settings(["--chat-template-file", str(path)])
+    path.write_text("{% generation %}{{ messages[0].content }}{% endgeneration %}{# } #}")
+    assert read_settings(["--chat-template-file", str(path)]).chat_template_file == path
+    assert read_settings(["--chat-template", "chatml"]).chat_template == "chatml"

@@ -68,12 +68,7 @@ class CompiledTemplate:
     """One template, compiled once."""
 
     def __init__(self, source: str) -> None:
-        environment = Sandbox(
-            undefined=LenientUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=[LoopControlExtension, GenerationBlock],
-        )
+        environment = _new_environment()
         environment.filters["tojson"] = _to_json
         environment.filters["safe"] = (
             str  # nothing is escaped here: marking a text must not begin it
@@ -104,6 +99,23 @@ class CompiledTemplate:
         except Exception as error:  # a template can raise anything
             raise TemplateFailure(_explain(error)) from None
         return "".join(pieces)
+
+
+def check_syntax(source: str) -> None:
+    """Parse a template without evaluating anything of it. Raises: TemplateFailure."""
+    try:
+        _new_environment().parse(source)
+    except Exception as error:
+        raise TemplateFailure(_explain(error)) from None
+
+
+def _new_environment() -> Sandbox:
+    return Sandbox(
+        undefined=LenientUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[LoopControlExtension, GenerationBlock],
+    )
 
 
 def _explain(error: Exception) -> str:
