@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from server.chat import harmony
-from server.chat.delta import ChatDelta, ToolCallDelta
+from server.chat.blank_text import WithoutBlank
+from server.chat.delta import ChatDelta, ToolCallDelta, merged
 from server.chat.json_reader import NotJson
 from server.chat.text_source import EndOfText, Reading, TextSource, n_held
 from server.chat.tools.call_reader import CallReader, call_reader
@@ -19,7 +20,9 @@ class AnswerSyntax:
     """What an answer may hold besides content.
 
     `reasoning`: the tags around the model's thoughts. `opens_reasoning`: the prompt ends within
-    them. `tools` and `syntax`: the functions that may be called, and how; `max_calls` 0: no limit.
+    them; `ends_reasoning`: it has ended them, and what follows is content. `spacing`: the white
+    space that belongs to the tags, after the first and after the second; None: all around them.
+    `tools` and `syntax`: the functions that may be called, and how; `max_calls` 0: no limit.
     `harmony`: the answer has gpt-oss's channels. `..._so_far`: the message's beginning, which the
     prompt holds; it comes with the first delta if `streams_so_far`.
     """
@@ -33,6 +36,8 @@ class AnswerSyntax:
     harmony: bool = False
     content_so_far: str = ""
     reasoning_so_far: str = ""
+    ends_reasoning: bool = False
+    spacing: tuple[str, str] | None = None
     streams_so_far: bool = True
 
     @property
@@ -160,7 +165,7 @@ class ChatParser:
 
     def _take_deltas(self) -> list[ChatDelta]:
         deltas, self._deltas = self._deltas, []
-        return deltas if len(deltas) < 2 else _merged(deltas)
+        return deltas if len(deltas) < 2 else merged(deltas)
 
     def _read(self) -> Reading[None]:
         if self._syntax.harmony and self._syntax.reasoning_format != "none":
@@ -189,9 +194,12 @@ class ChatParser:
         if syntax.reasoning is None:
             return
         start, end = syntax.reasoning
-        if syntax.reasoning_format == "none":
+        if syntax.reasoning_format == "none" or syntax.ends_reasoning:
             return
         if not syntax.opens_reasoning:
+            if syntax.spacing is not None:  # no text of a model that may think begins with it
+                yield from source.skip_space()
+                source.forget()
             at = source.at
             if not (yield from source.match(start)):
                 source.at = at
@@ -199,19 +207,32 @@ class ChatParser:
         keeps_tags = syntax.reasoning_format == "deepseek-legacy"
         if keeps_tags:
             self.add_content(start)
-        yield from source.skip_space()
-        ended = yield from self._copy_until(end, lambda text: self._add_reasoning(text, keeps_tags))
+        out = WithoutBlank(lambda text: self._add_reasoning(text, keeps_tags))
+        yield from self._skip_spacing(0)
+        ended = yield from self._copy_until(end, out, strips=syntax.spacing is None)
         if not ended:
             return
         source.take(len(end))
         if keeps_tags:
             self.add_content(end)
         else:
-            yield from source.skip_space()
+            yield from self._skip_spacing(1)
         source.forget()
 
-    def _copy_until(self, mark: str, out: Callable[[str], None]) -> Reading[bool]:
-        """Pass text on up to `mark`, which stays unread, without the whitespace before it.
+    def _skip_spacing(self, after: int) -> Reading[None]:
+        """The white space that belongs to the tag before it."""
+        source, spacing = self._source, self._syntax.spacing
+        if spacing is None:
+            yield from source.skip_space()
+            return
+        for character in spacing[after]:
+            if (yield from source.peek()) == character:
+                source.take(1)
+
+    def _copy_until(
+        self, mark: str, out: Callable[[str], None], *, strips: bool = True
+    ) -> Reading[bool]:
+        """Pass text on up to `mark`, which stays unread; `strips`: without the space before it.
 
         False if it never comes; then all text was passed on.
         """
@@ -220,11 +241,11 @@ class ChatParser:
             rest = source.rest
             found = rest.find(mark)
             if found >= 0:
-                out(rest[:found].rstrip())
+                out(rest[:found].rstrip() if strips else rest[:found])
                 source.take(found)
                 return True
-            n_ready = len(rest[: len(rest) - n_held(rest, mark)].rstrip())
-            out(source.take(n_ready))
+            ready = rest[: len(rest) - n_held(rest, mark)]
+            out(source.take(len(ready.rstrip() if strips else ready)))
             source.forget()
             if not (yield from source.wait()):
                 out(source.take(len(source.rest)))
@@ -274,21 +295,3 @@ class ChatParser:
             self._deltas.append(ChatDelta(reasoning=text))
             if keeps_tags:
                 self.add_content(text)
-
-
-def _merged(deltas: list[ChatDelta]) -> list[ChatDelta]:
-    """Pieces of the same text as one delta; a call's name with its first arguments."""
-    merged = [deltas[0]]
-    for delta in deltas[1:]:
-        last = merged[-1]
-        if delta.content and last.content:
-            merged[-1] = ChatDelta(content=last.content + delta.content)
-        elif delta.reasoning and last.reasoning:
-            merged[-1] = ChatDelta(reasoning=last.reasoning + delta.reasoning)
-        elif delta.tool_calls and last.tool_calls and not delta.tool_calls[0].name:
-            one, more = last.tool_calls[0], delta.tool_calls[0]
-            joined = ToolCallDelta(one.index, one.id, one.name, one.arguments + more.arguments)
-            merged[-1] = ChatDelta(tool_calls=(joined,))
-        else:
-            merged.append(delta)
-    return merged

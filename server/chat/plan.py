@@ -12,7 +12,7 @@ from server.chat.parser import AnswerSyntax, ChatParser
 from server.chat.prompt import ChatPrompt, render_prompt
 from server.chat.reasoning_ends import reasoning_ends
 from server.chat.spelling import Spelling, mark_trigger
-from server.chat.templates import TemplateFacts
+from server.chat.templates import ReasoningTags, TemplateFacts
 from server.chat.thought_rules import (
     after_harmony_thoughts,
     after_possible_thoughts,
@@ -111,11 +111,27 @@ def _answer_syntax(
     return AnswerSyntax(
         reasoning=None if tags is None or is_content else (tags.start, tags.end),
         opens_reasoning=prompt.opens_reasoning,
+        ends_reasoning=prompt.ends_reasoning,
+        spacing=None if tags is None else _spacing(tags, prompt),
         reasoning_format=options.reasoning_format,
         syntax=(facts.tools or JSON_CALL) if offer.is_open else None,
         tools=offer.only,
         max_calls=0 if parallel else 1,
     )
+
+
+def _spacing(tags: ReasoningTags, prompt: ChatPrompt) -> tuple[str, str]:
+    """The white space that the template has after its tags, and the prompt does not have yet."""
+    after_start = tags.opening.removeprefix(tags.start)
+    if prompt.opens_reasoning:
+        there = prompt.opening or tags.opening  # of thoughts that go on nothing is missing
+        after_start = after_start.removeprefix(there.removeprefix(tags.start))
+    after_end = tags.closing.partition(tags.end)[2]
+    return _leading_space(after_start), _leading_space(after_end)
+
+
+def _leading_space(text: str) -> str:
+    return text[: len(text) - len(text.lstrip())]
 
 
 def _thoughts(

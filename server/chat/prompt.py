@@ -27,9 +27,9 @@ Messages = list[dict[str, Any]]
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
     """`opens_reasoning`: the text ends within the model's thoughts, whose tag and beginning are
-    `thoughts`; `opening`: the same where the template wrote it. `may_think`: the answer may begin
-    with thoughts. `content` and `reasoning`: the parts of the answer that the client wrote and the
-    text holds."""
+    `thoughts`; `opening`: the same where the template wrote it. `ends_reasoning`: the text ends
+    with their end. `may_think`: the answer may begin with thoughts. `content` and `reasoning`: the
+    parts of the answer that the client wrote and the text holds."""
 
     text: str
     opens_reasoning: bool = False
@@ -38,6 +38,7 @@ class ChatPrompt:
     may_think: bool = False
     content: str = ""
     reasoning: str = ""
+    ends_reasoning: bool = False
 
 
 async def render_prompt(
@@ -80,7 +81,8 @@ async def render_prompt(
         opening = text[text.rindex(tags.start) :]
         return ChatPrompt(text, True, opening, opening)
     thinks = options.enable_thinking and options.add_generation_prompt
-    return ChatPrompt(text, may_think=thinks and not text.rstrip().endswith(tags.end))
+    over = text.rstrip().endswith(tags.end)
+    return ChatPrompt(text, may_think=thinks and not over, ends_reasoning=over)
 
 
 def _context(

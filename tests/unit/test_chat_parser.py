@@ -257,6 +257,42 @@ def test_an_answer_is_read(
     assert joined(deltas) == message
 
 
+# What llama-server answers where a grammar forces the text, with the template of Qwen 3 (which has
+# line breaks after its tags) and of DeepSeek V3.1 (none, and the prompt opens the thoughts).
+SPACES = AnswerSyntax(THINK, spacing=("\n", "\n\n"))
+NO_SPACES = AnswerSyntax(THINK, opens_reasoning=True, spacing=("", ""))
+ENDED = AnswerSyntax(THINK, ends_reasoning=True, spacing=("\n", "\n\n"))
+SPACED: list[tuple[AnswerSyntax, str, str, str]] = [
+    (SPACES, " Hello ", "Hello ", ""),
+    (SPACES, "\nHello\n\n", "Hello\n\n", ""),
+    (SPACES, "<think>\na\n</think>\n\nb\n", "b\n", "a\n"),
+    (SPACES, "<think> a </think> b ", " b ", " a "),
+    (SPACES, "<think>a\n\nb\n</think>c\n", "c\n", "a\n\nb\n"),
+    (SPACES, "<think>\n a</think>\tb", "\tb", " a"),
+    (SPACES, "<think>\n\n</think>\n\nb", "b", ""),
+    (SPACES, "<think></think>b", "b", ""),
+    (SPACES, "\n<think>a</think>b", "b", "a"),
+    (SPACES, "<think>\na \n", "", "a \n"),
+    (SPACES, "x\n<think>\na\n</think>\ny", "x\n<think>\na\n</think>\ny", ""),
+    (NO_SPACES, "\na\n</think>\n\nb\n", "\n\nb\n", "\na\n"),
+    (NO_SPACES, " a </think> b ", " b ", " a "),
+    (NO_SPACES, "\n\n</think>\n\nb", "\n\nb", ""),
+    (NO_SPACES, "\na", "", "\na"),
+    (ENDED, "<think>\na\n</think>\n\nb\n", "<think>\na\n</think>\n\nb\n", ""),
+    (ENDED, " <think>a", " <think>a", ""),
+]
+
+
+@pytest.mark.parametrize(("syntax", "text", "content", "reasoning"), SPACED)
+def test_white_space_around_thoughts_is_llama_servers(
+    syntax: AnswerSyntax, text: str, content: str, reasoning: str
+) -> None:
+    for pieces in ([text], list(text)):
+        message, deltas = parse(pieces, syntax)
+        assert (message["content"], message.get("reasoning_content", "")) == (content, reasoning)
+        assert joined(deltas) == message
+
+
 def test_what_the_prompt_holds_comes_first() -> None:
     syntax = AnswerSyntax(content_so_far="Once", reasoning_so_far="hm")
     message, deltas = parse([" upon", " a time"], syntax)
