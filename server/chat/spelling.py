@@ -47,6 +47,11 @@ class Spelling:
         after = "ws" if mark.strip() and mark[-1:].isspace() else ""
         return " ".join(filter(None, [before, " ws ".join(filter(None, parts)), after]))
 
+    async def of_tag(self, tag: str) -> str:
+        """As `of`, but a tag that is one token of any kind is that token alone, not its text."""
+        tokens = await self._engine.tokenize(tag, add_special=False, parse_special=True)
+        return f"<[{tokens[0]}]>" if len(tokens) == 1 else await self.of(tag)
+
     async def _exactly(self, mark: str) -> str:
         if not mark:
             return ""

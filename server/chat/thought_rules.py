@@ -19,9 +19,9 @@ async def after_thoughts(spell: Spelling, end: str) -> str:
 
 
 async def after_possible_thoughts(spell: Spelling, start: str, end: str) -> str:
-    """The model may think first."""
+    """The model may think first, its tag being one token if it can: a budget counts from it."""
     body = await _until(spell, end)
-    begin = await spell.of(start)
+    begin = await spell.of_tag(start)
     return f"start: thinking? space answer\nthinking: {begin} thoughts_end\n{body}{_SPACE}"
 
 

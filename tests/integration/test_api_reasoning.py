@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.test_api_chat import HELLO, NAMED, TOOLS, chat
 from tests.parity.pair import tiny_model
+from tests.support.llama_source import llama_source
 from tests.support.server import Server, serving
 
 SHOWN = (
@@ -159,6 +160,22 @@ def test_a_forced_call_leaves_room_for_them_too(may_think: Server) -> None:
     message = answer["choices"][0]["message"]
     assert message["reasoning_content"].endswith("So:")
     assert message["tool_calls"][0]["function"]["name"] == "get_weather"
+
+
+def test_gpt_oss_writes_a_schemas_json_on_its_channel() -> None:
+    template = llama_source() / "models" / "templates" / "openai-gpt-oss-120b.jinja"
+    with serving("-c", "1024", "-np", "1", "--chat-template-file", str(template)) as server:
+        body = {"response_format": FORMAT, "max_tokens": 100, "verbose": True}
+        answer = chat(server, **body)
+        written = answer["__verbose"]["content"]
+        message = answer["choices"][0]["message"]
+        thinks = written.startswith("<|channel|>analysis<|message|>")
+        assert thinks or written.startswith("<|channel|>final")
+        assert thinks == ("reasoning_content" in message)
+        if not thinks:
+            assert list(json.loads(message["content"])) == ["n"]
+        call = chat(server, tools=TOOLS, tool_choice=NAMED, max_tokens=100, verbose=True)
+        assert call["__verbose"]["content"].startswith("<|channel|>")
 
 
 def test_a_lazy_grammar_begins_with_the_end_of_the_thoughts(may_think: Server) -> None:
