@@ -7,7 +7,7 @@ Event loop's thread only.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Final
 
@@ -82,10 +82,20 @@ class Ticket:
 
 
 class Admission:
-    """`n_slots` sequences at a time; `max_requests` and `max_tokens` (0: no limit) may wait."""
+    """`n_slots` sequences at a time; `max_requests` and `max_tokens` (0: no limit) may wait.
 
-    def __init__(self, n_slots: int, max_requests: int, max_tokens: int) -> None:
+    `on_refusal` is called for each request that finds no room.
+    """
+
+    def __init__(
+        self,
+        n_slots: int,
+        max_requests: int,
+        max_tokens: int,
+        on_refusal: Callable[[], None] = lambda: None,
+    ) -> None:
         self._n_slots = n_slots
+        self._on_refusal = on_refusal
         self._max_requests = max_requests
         self._max_tokens = max_tokens
         # By API key, in the order of their turns; a key without tickets is not in it.
@@ -130,7 +140,11 @@ class Admission:
     def check_room(self) -> None:
         """Before any work on a request. Raises: ApiError (503) if it could not even wait."""
         if self._n_free == 0 and self.n_waiting >= self._max_requests:
-            raise unavailable(f"the queue is full: {self.n_waiting} requests wait for a slot")
+            raise self._full(f"{self.n_waiting} requests wait for a slot")
+
+    def _full(self, why: str) -> ApiError:
+        self._on_refusal()
+        return unavailable(f"the queue is full: {why}")
 
     def enter(
         self, n_prompt_tokens: Sequence[int], *, key: int = 0, wanted: int = -1
@@ -143,14 +157,14 @@ class Admission:
         if n_waiting > 0:
             n_requests = self.n_waiting + n_waiting
             if n_requests > self._max_requests:
-                raise unavailable(
-                    f"the queue is full: {n_requests} requests would wait, "
+                raise self._full(
+                    f"{n_requests} requests would wait, "
                     f"{self._max_requests} may (--max-queue-requests)"
                 )
             n_tokens = self._n_tokens_waiting + sum(n_prompt_tokens[-n_waiting:])
             if 0 < self._max_tokens < n_tokens:
-                raise unavailable(
-                    f"the queue is full: {n_tokens} prompt tokens would wait, "
+                raise self._full(
+                    f"{n_tokens} prompt tokens would wait, "
                     f"{self._max_tokens} may (--max-queue-tokens)"
                 )
         self._idle.clear()

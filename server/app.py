@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -109,8 +110,13 @@ def _groups() -> list[Routes]:
 
 
 def _make_state(engine: "Engine", settings: Settings) -> ServerState:
-    admission = Admission(settings.n_slots, settings.max_queue_requests, settings.max_queue_tokens)
     counters = Metrics()
+    admission = Admission(
+        settings.n_slots,
+        settings.max_queue_requests,
+        settings.max_queue_tokens,
+        on_refusal=partial(counters.rejected, "queue_full"),
+    )
     build = read_build_info()
     state = ServerState(
         engine=engine,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
@@ -90,16 +91,21 @@ def test_errors_have_their_types(client: openai.OpenAI) -> None:
 
 
 def test_a_full_queue_is_retried() -> None:
-    body = {"prompt": PROMPT, "max_tokens": 100, "ignore_eos": True, "stream": True, "n": 16}
+    busy_body = {"prompt": PROMPT, "max_tokens": -1, "ignore_eos": True, "stream": True, "n": 16}
+    n_refused = 'unpaced_requests_rejected_total{reason="queue_full"}'
     with (
         serving("-t", "1", "-np", "1", "--max-queue-requests", "15", "--alias", "demo") as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as hasty,
-        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=5) as patient,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=8) as patient,
+        ThreadPoolExecutor(1) as thread,
     ):
         assert [model.id for model in hasty.models.list()] == ["demo"]
-        with server.open_request("/v1/completions", **body) as busy:
+        with server.open_request("/v1/completions", **busy_body) as busy:
             assert busy.recv(100).startswith(b"HTTP/1.1 200")
             with pytest.raises(openai.InternalServerError, match="queue is full"):
                 hasty.completions.create(model="demo", prompt=PROMPT, max_tokens=1, n=16)
-            answer = patient.completions.create(model="demo", prompt=PROMPT, max_tokens=2, n=16)
-        assert len(answer.choices) == 16
+            answering = thread.submit(
+                patient.completions.create, model="demo", prompt=PROMPT, max_tokens=2, n=16
+            )
+            server.until(lambda: server.metric(n_refused) >= 2)
+        assert len(answering.result(60).choices) == 16

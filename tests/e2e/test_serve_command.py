@@ -159,7 +159,7 @@ def test_an_idle_server_exits_at_once() -> None:
         status, seconds = wait_exit(server)
         log = server.log.read_text()
     assert status == 0
-    assert seconds < 1
+    assert seconds < 5  # docs/bench/startup.md has the time of a quiet machine
     assert "Traceback" not in log
     assert "leaked" not in log
 
@@ -214,7 +214,8 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     ):
         assert stream.recv(100)
         os.kill(server.process.pid, signal.SIGTERM)
-        time.sleep(0.1)
+        # Two signals that wait at once are one.
+        server.until(lambda: "stopping" in server.log.read_text())
         os.kill(server.process.pid, signal.SIGTERM)
         status, seconds = wait_exit(server)
         assert status == 128 + signal.SIGTERM

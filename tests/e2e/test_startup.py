@@ -48,6 +48,6 @@ def test_what_is_not_needed_is_not_imported(statement: str, forbidden: set[str])
 def test_start_and_end_are_quick() -> None:
     """The best of three: generous bounds, since tests share the machine with others."""
     runs = [time_server() for _ in range(3)]
-    assert min(run["health_cpu_s"] for run in runs) < 1.5
-    assert min(run["health_s"] for run in runs) < 6
-    assert min(run["exit_s"] for run in runs) < 2
+    assert min(run["health_cpu_s"] for run in runs) < 1
+    assert min(run["health_s"] for run in runs) < 20
+    assert min(run["exit_s"] for run in runs) < 5

@@ -100,7 +100,7 @@ def test_actions_do_not_disturb_a_stream_and_wait_for_their_slot(server: Server)
         target=lambda: answers.append(server.complete(**body, id_slot=0, cache_prompt=False))
     )
     stream.start()
-    server.until(lambda: server.client.get("/slots").json()[0]["is_processing"])
+    server.until(lambda: answers != [] or server.client.get("/slots").json()[0]["is_processing"])
     for _ in range(5):
         act(server, 1, "save", "busy.bin")
         act(server, 1, "erase")

@@ -28,6 +28,8 @@ HERE: Final = Path(__file__).resolve().parent
 BASELINE: Final = HERE / "baseline.tsv"
 EXCEPTIONS: Final = HERE / "exceptions.tsv"
 UNPACED: Final = Path(sys.executable).with_name("unpaced")
+# pytest's exit statuses: all passed, some failed, and none was left for this worker.
+_RAN: Final = (0, 1, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def read_exceptions() -> dict[str, str]:
 def run_suite(
     server: Sequence[str], cases: Sequence[str], *, port: int, n_workers: int
 ) -> dict[str, Result]:
-    """Results by case. Workers take whole files and use ports from `port` on, one each.
+    """Results by case. Each worker takes the next case that none has; its port is `port` plus i.
 
     Raises: RuntimeError with pytest's output if a worker did not get as far as a result.
     """
@@ -66,11 +68,23 @@ def run_suite(
         executable = folder / "server"
         executable.write_text(f'#!/bin/sh\nexec {shlex.join(server)} "$@"\n')
         executable.chmod(0o755)
-        parts = _parts(cases, n_workers)
-        with ThreadPoolExecutor(len(parts)) as workers:
+        wanted, claims = folder / "cases", folder / "claims"
+        wanted.write_text("\n".join(cases))
+        claims.mkdir()
+        files = sorted({case.partition("::")[0] for case in cases})
+        env = {
+            "LLAMA_SERVER_BIN_PATH": str(executable),
+            "UNPACED_SUITE_MODEL": str(model),
+            "UNPACED_SUITE_CASES": str(wanted),
+            "UNPACED_SUITE_CLAIMS": str(claims),
+            # ggml's threads wait for one another by spinning: beside other workers' they had better
+            # have a core each. Both servers know this variable.
+            "LLAMA_ARG_THREADS": str(max(1, len(os.sched_getaffinity(0)) // n_workers)),
+        }
+        with ThreadPoolExecutor(n_workers) as workers:
             runs = [
-                workers.submit(_run_part, executable, model, part, folder / str(i), port + i)
-                for i, part in enumerate(parts)
+                workers.submit(_run_worker, files, folder / str(i), {"PORT": str(port + i)} | env)
+                for i in range(n_workers)
             ]
             results: dict[str, Result] = {}
             for finished in runs:
@@ -78,42 +92,24 @@ def run_suite(
     return results
 
 
-def _parts(cases: Sequence[str], n_workers: int) -> list[list[str]]:
-    """The cases by worker, of nearly equal numbers; a file's cases stay together."""
-    by_file: dict[str, list[str]] = {}
-    for case in cases:
-        by_file.setdefault(case.partition("::")[0], []).append(case)
-    parts: list[list[str]] = [[] for _ in range(min(n_workers, len(by_file)))]
-    for group in sorted(by_file.values(), key=len, reverse=True):
-        min(parts, key=len).extend(group)
-    return parts
-
-
-def _run_part(
-    executable: Path, model: Path, cases: list[str], folder: Path, port: int
-) -> dict[str, Result]:
+def _run_worker(files: Sequence[str], folder: Path, more: dict[str, str]) -> dict[str, Result]:
     folder.mkdir()
-    wanted, results = folder / "cases", folder / "results"
-    wanted.write_text("\n".join(cases))
-    files = sorted({case.partition("::")[0] for case in cases})
+    results = folder / "results"
+    results.touch()
     suite = llama_source() / "tools" / "server" / "tests"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "suite_plugin", "-p", "no:cacheprovider"]
     command += ["-p", "no:timeout", "-c", "pytest.ini", *(f"unit/{name}.py" for name in files)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    env |= {
+    env |= more | {
         "PYTHONPATH": str(HERE),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "LLAMA_SERVER_BIN_PATH": str(executable),
         "LLAMA_CACHE": str(folder / "cache"),
-        "PORT": str(port),
-        "UNPACED_SUITE_MODEL": str(model),
-        "UNPACED_SUITE_CASES": str(wanted),
         "UNPACED_SUITE_RESULTS": str(results),
     }
     done = subprocess.run(
         command, cwd=suite, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    if not results.is_file():
+    if done.returncode not in _RAN:
         raise RuntimeError(f"the suite did not run:\n{done.stdout[-3000:]}")
     found: dict[str, Result] = {}
     for line in results.read_text().splitlines():

@@ -4,6 +4,7 @@ Loaded with `-p suite_plugin` by run_suite.py, in the suite's folder. Environmen
 
 UNPACED_SUITE_MODEL    GGUF file that stands in for every model of a hub
 UNPACED_SUITE_CASES    file with the cases to run, one a line
+UNPACED_SUITE_CLAIMS   folder that several runs share: a case is run by who makes its file there
 UNPACED_SUITE_RESULTS  file for the results, one JSON object a line
 
 The suite checks some texts against what one small model would say. Ours says something else, so
@@ -15,6 +16,7 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,6 +42,7 @@ _utils: Any = importlib.import_module("utils")
 _start = _utils.ServerProcess.start
 _match = _utils.match_regex
 _model = os.environ["UNPACED_SUITE_MODEL"]
+_claims = Path(os.environ["UNPACED_SUITE_CLAIMS"])
 _misses: list[str] = []
 
 
@@ -73,6 +76,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if not wanted or _name_of(item) in wanted]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    """Run the cases that no other run has taken. One is taken ahead: fixtures outlive a case if
+    the next one has them, too."""
+    if session.testsfailed:
+        raise session.Interrupted("not everything could be collected")
+    items = _unclaimed(session.items)
+    item = next(items, None)
+    while item is not None:
+        following = next(items, None)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        item = following
+    return True
+
+
+def _unclaimed(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    for number, item in enumerate(items):
+        try:
+            (_claims / str(number)).touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        yield item
 
 
 @pytest.hookimpl(wrapper=True)

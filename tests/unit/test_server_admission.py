@@ -78,6 +78,8 @@ async def test_a_full_queue_answers_503_at_once_and_serves_the_rest() -> None:
     assert refused.status == 503
     assert refused.headers["retry-after"] == "1"
     assert refused.json["error"]["type"] == "unavailable_error"
+    metrics = (await get(app, "/metrics").done()).body.decode()
+    assert 'unpaced_requests_rejected_total{reason="queue_full"} 1.0' in metrics
     for i in range(3):
         (await engine.submitted(i + 1)).play(b"ok")
     for request in accepted:
