@@ -480,6 +480,7 @@ void bind_request(nb::module_& m) {
       .def_rw("want_logprob", &RequestSpec::want_logprob)
       .def_rw("post_sampling_probs", &RequestSpec::post_sampling_probs)
       .def_rw("prompt_logprobs", &RequestSpec::prompt_logprobs)
+      .def_rw("lora_scales", &RequestSpec::lora_scales)
       .def_rw("cache_prompt", &RequestSpec::cache_prompt)
       .def_rw("id_slot", &RequestSpec::id_slot)
       .def_rw("n_cache_reuse", &RequestSpec::n_cache_reuse)
@@ -667,11 +668,12 @@ void bind_engine(nb::module_& m) {
       .def(
           "read_slot_file",
           [](PyEngine& self, const std::shared_ptr<SlotAction>& action,
-             const std::string& directory, const std::string& name) {
+             const std::string& directory, const std::string& name,
+             std::vector<float> lora_scales) {
             const nb::gil_scoped_release release;
-            return self.get().read_slot_file(*action, directory, name);
+            return self.get().read_slot_file(*action, directory, name, std::move(lora_scales));
           },
-          "action"_a, "directory"_a, "name"_a)
+          "action"_a, "directory"_a, "name"_a, "lora_scales"_a)
       .def(
           "n_cells",
           [](PyEngine& self, std::int32_t slot) {

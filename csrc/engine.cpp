@@ -32,7 +32,9 @@ void check_token(TokenId token, std::int32_t n_vocab, const char* field) {
 }  // namespace
 
 Engine::Engine(EngineConfig config)
-    : config_(std::move(config)), decode_thread_(options_of(config_)) {}
+    : config_(std::move(config)),
+      lora_scales_(config_.options.lora_scales()),
+      decode_thread_(options_of(config_)) {}
 
 void Engine::start() {
   llama_backend_init();
@@ -90,21 +92,36 @@ bool Engine::submit(const std::shared_ptr<SlotAction>& action) {
 
 std::size_t Engine::write_slot_file(const SlotAction& action, const std::string& directory,
                                     const std::string& name) const {
-  return unpaced::write_slot_file(directory, name, action.state, model_identity_);
+  return unpaced::write_slot_file(directory, name, action.state,
+                                  identity_with(action.state.lora_scales));
+}
+
+std::uint64_t Engine::identity_with(std::span<const float> lora_scales) const noexcept {
+  if (std::ranges::equal(lora_scales, lora_scales_)) return model_identity_;
+  std::uint64_t hash = model_identity_;
+  for (const float scale : lora_scales) {
+    hash = (hash ^ std::bit_cast<std::uint32_t>(scale)) * 0x100000001b3;  // as FNV-1a
+  }
+  return hash;
 }
 
 std::size_t Engine::read_slot_file(SlotAction& action, const std::string& directory,
-                                   const std::string& name) const {
-  const SlotFileLimits limits{.model = model_identity_,
+                                   const std::string& name, std::vector<float> lora_scales) const {
+  const SlotFileLimits limits{.model = identity_with(lora_scales),
                               .n_vocab = vocabulary().n_tokens(),
                               .n_ctx = decode_thread_.n_ctx()};
   std::size_t n_bytes = 0;
   action.state = unpaced::read_slot_file(directory, name, limits, n_bytes);
+  action.state.lora_scales = std::move(lora_scales);
   return n_bytes;
 }
 
 void Engine::check(const RequestSpec& spec) const {
   const std::int32_t n_vocab = vocabulary().n_tokens();
+  if (spec.lora_scales.size() != lora_scales_.size()) {
+    throw std::invalid_argument("lora: must be as many scales as adapters, " +
+                                std::to_string(lora_scales_.size()));
+  }
   if (spec.prompt.empty()) throw std::invalid_argument("prompt: is empty");
   if (spec.prompt.size() >= static_cast<std::size_t>(decode_thread_.n_ctx())) {
     throw std::invalid_argument("prompt: " + std::to_string(spec.prompt.size()) +

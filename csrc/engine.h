@@ -65,8 +65,10 @@ class Engine {
   // Any thread, once ready; throw SlotFileError. See slot_file.h.
   [[nodiscard]] std::size_t write_slot_file(const SlotAction& action, const std::string& directory,
                                             const std::string& name) const;
+  // lora_scales: of the adapters that the state must have been computed with.
   [[nodiscard]] std::size_t read_slot_file(SlotAction& action, const std::string& directory,
-                                           const std::string& name) const;
+                                           const std::string& name,
+                                           std::vector<float> lora_scales) const;
   [[nodiscard]] GrammarVocabulary grammar_vocabulary();
   [[nodiscard]] const Vocabulary& vocabulary() const;
   [[nodiscard]] const TokenPieces& token_pieces(bool special) const;
@@ -78,6 +80,8 @@ class Engine {
 
  private:
   void check(const RequestSpec& spec) const;
+  // Of the model with its adapters in force to this degree.
+  [[nodiscard]] std::uint64_t identity_with(std::span<const float> lora_scales) const noexcept;
 
   const EngineConfig config_;
   LoadProgress load_progress_;
@@ -89,6 +93,7 @@ class Engine {
   const llama_model* llama_model_ = nullptr;
   DecodeLoopReport decode_loop_;
   std::uint64_t model_identity_ = 0;
+  const std::vector<float> lora_scales_;  // at the start
   std::unordered_map<RequestId, std::shared_ptr<SlotAction>> actions_;
   std::unordered_map<RequestId, std::unique_ptr<RequestSpec>> on_loan_;
   DecodeThread decode_thread_;  // last: its thread uses the others

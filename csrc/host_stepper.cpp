@@ -29,6 +29,7 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
       batch_(n_chunk_),
       share_batch_(n_chunk_),
       shares_(static_cast<std::size_t>(config.n_slots)),
+      is_stepped_(static_cast<std::size_t>(config.n_slots)),
       cached_(static_cast<std::size_t>(config.n_slots)),
       top_logprobs_(model_->n_vocab()) {
   for (std::int32_t i = 0; i < config.n_slots; ++i) {
@@ -42,6 +43,10 @@ std::int32_t HostStepper::begin(Slot& slot) {
   const auto n_prompt = static_cast<std::int32_t>(spec.prompt.size());
   if (n_prompt < 1 || n_prompt >= n_ctx()) {
     throw std::length_error("the prompt does not fit the slot's context");
+  }
+  if (slot.lora_scales != spec.lora_scales) {
+    forget(slot);  // other adapters computed it
+    slot.lora_scales = spec.lora_scales;
   }
   const llama_memory_t memory = llama_get_memory(model_->context());
   std::int32_t n_cached = 0;
@@ -115,6 +120,7 @@ bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
     return false;
   }
   slot.cells = state.tokens;
+  slot.lora_scales = state.lora_scales;
   return true;
 }
 
@@ -124,9 +130,19 @@ void HostStepper::forget(Slot& slot) noexcept {
 }
 
 void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
-  build_batch(slots);
-  run_batch(slots, events);
+  is_stepped_.assign(slots.size(), false);
+  for (const Slot& slot : slots) {
+    if (slot.active() && !is_stepped_[static_cast<std::size_t>(slot.id)]) {
+      step_group(slots, slot, events);
+    }
+  }
   clean(slots);
+}
+
+void HostStepper::step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events) {
+  model_->set_lora_scales(leader.lora_scales);
+  build_batch(slots, leader);
+  run_batch(slots, events);
 }
 
 void HostStepper::clean(std::span<Slot> slots) noexcept {
@@ -137,21 +153,26 @@ void HostStepper::clean(std::span<Slot> slots) noexcept {
   is_tainted_ = false;
 }
 
-void HostStepper::build_batch(std::span<Slot> slots) noexcept {
+void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader) noexcept {
   batch_.clear();
+  const auto is_in_group = [&leader](const Slot& slot) {
+    return slot.active() && slot.lora_scales == leader.lora_scales;
+  };
   for (Slot& slot : slots) {
     share_of(slot) = {};
+    if (!is_in_group(slot)) continue;
+    is_stepped_[static_cast<std::size_t>(slot.id)] = true;
     const bool is_full = slot.n_cells() + 1 >= n_ctx();
     if (slot.phase == SlotPhase::kDecode && is_full && model_->shifts_context()) {
       shift_context(slot);
     }
   }
   for (Slot& slot : slots) {
-    if (slot.phase == SlotPhase::kDecode) add_decode(slot);
+    if (slot.phase == SlotPhase::kDecode && is_in_group(slot)) add_decode(slot);
   }
   // After the decoding slots, so that a long prompt takes only what they leave of the chunk.
   for (Slot& slot : slots) {
-    if (slot.phase == SlotPhase::kPrefill) add_prefill(slot);
+    if (slot.phase == SlotPhase::kPrefill && is_in_group(slot)) add_prefill(slot);
   }
 }
 

@@ -51,7 +51,10 @@ class HostStepper final : public Stepper {
   [[nodiscard]] std::int32_t reuse_cells(Slot& slot);
   // A full slot drops the older part of its tokens.
   void shift_context(Slot& slot) noexcept;
-  void build_batch(std::span<Slot> slots) noexcept;
+  // One llama_decode for `leader` and the slots that compute with the same adapters, and what
+  // follows from it.
+  void step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events);
+  void build_batch(std::span<Slot> slots, const Slot& leader) noexcept;
   void add_decode(Slot& slot) noexcept;
   void add_prefill(Slot& slot) noexcept;
   // llama_decode of the whole batch; where that fails, of each slot's share alone, so that one
@@ -80,6 +83,7 @@ class HostStepper final : public Stepper {
   TokenBatch batch_;
   TokenBatch share_batch_;
   std::vector<Share> shares_;         // by slot id
+  std::vector<bool> is_stepped_;      // by slot id: it has had its turn in this step
   std::vector<std::int32_t> cached_;  // by slot id: prompt tokens that begin() found in the KV
   std::vector<std::unique_ptr<Sampler>> samplers_;  // by slot id
   TopLogprobs top_logprobs_;

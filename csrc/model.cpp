@@ -167,33 +167,12 @@ void Model::make_context(const EngineConfig& config) {
   params.abort_callback_data = const_cast<std::atomic<bool>*>(&stop_);
   context_.reset(llama_init_from_model(model_.get(), params));
   if (!context_) throw_load_error("cannot make a context for model", config.model_path);
-  apply_loras(config.options);
+  loras_ = LoraAdapters(model_.get(), config.options.loras);
+  set_lora_scales(config.options.lora_scales());
   n_ctx_slot_ = std::min(static_cast<std::int32_t>(llama_n_ctx_seq(context_.get())),
                          llama_model_n_ctx_train(model_.get()));
   can_shift_ = llama_memory_can_shift(llama_get_memory(context_.get()));
   shifts_context_ = config.context_shift && can_shift_;
-}
-
-void Model::apply_loras(const ModelOptions& options) {
-  std::vector<llama_adapter_lora*> adapters;
-  std::vector<float> scales;
-  for (const auto& [path, scale] : options.loras) {
-    // The model owns it.
-    llama_adapter_lora* adapter = llama_adapter_lora_init(model_.get(), path.c_str());
-    if (adapter == nullptr) throw_load_error("cannot load LoRA adapter", path);
-    if (llama_adapter_get_alora_n_invocation_tokens(adapter) > 0) {
-      throw std::runtime_error("cannot use LoRA adapter " + path +
-                               ": it wants to be switched on by tokens of the prompt (aLoRA)");
-    }
-    if (scale == 0.0F) continue;
-    adapters.push_back(adapter);
-    scales.push_back(scale);
-  }
-  if (adapters.empty()) return;
-  if (llama_set_adapters_lora(context_.get(), adapters.data(), adapters.size(), scales.data()) !=
-      0) {
-    throw_load_error("cannot apply LoRA adapters to model", "");
-  }
 }
 
 void Model::make_threads(const EngineConfig& config) {

@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine_config.h"
+#include "lora_adapters.h"
 #include "sampling/sampling_params.h"
 
 struct ggml_threadpool;
@@ -53,6 +55,8 @@ class Model {
   // True if cells can be given other positions.
   [[nodiscard]] bool can_shift() const noexcept { return can_shift_; }
   [[nodiscard]] bool adds_bos() const noexcept { return llama_vocab_get_add_bos(vocab_); }
+  // One scale for each of ModelOptions::loras, in force from the next step on.
+  void set_lora_scales(std::span<const float> scales) { loras_.apply(context_.get(), scales); }
   [[nodiscard]] bool is_eog(TokenId token) const noexcept {
     return eog_[static_cast<std::size_t>(token)] != 0;
   }
@@ -60,7 +64,6 @@ class Model {
  private:
   void load(const EngineConfig& config, LoadProgress& progress);
   void make_context(const EngineConfig& config);
-  void apply_loras(const ModelOptions& options);
   void make_threads(const EngineConfig& config);
   void warm_up();
 
@@ -70,6 +73,7 @@ class Model {
   std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threads_;
   std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threads_batch_;
   std::unique_ptr<llama_context, LlamaContextDeleter> context_;
+  LoraAdapters loras_;
   const llama_vocab* vocab_ = nullptr;
   std::int32_t n_vocab_ = 0;
   std::int32_t n_ctx_slot_ = 0;

@@ -32,11 +32,17 @@ struct ModelOptions {
   float yarn_beta_fast = -1.0F;
   float yarn_beta_slow = -1.0F;
   std::uint32_t yarn_orig_ctx = 0;
-  std::vector<std::pair<std::string, float>> loras;  // file, scale
+  std::vector<std::pair<std::string, float>> loras;  // file, scale unless a request has its own
   std::int32_t numa = 0;                             // ggml_numa_strategy
   std::int32_t priority = 0;                         // ggml_sched_priority of ggml's workers
   bool strict_cpu = false;                           // each of ggml's workers on one core
   std::int32_t poll_batch = -1;                      // as poll, for prompts; -1: the same
+
+  [[nodiscard]] std::vector<float> lora_scales() const {
+    std::vector<float> scales;
+    for (const auto& [path, scale] : loras) scales.push_back(scale);
+    return scales;
+  }
 };
 
 // llama_model_params and the arrays that they point to. Neither copied nor moved: pointers within.

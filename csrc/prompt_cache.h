@@ -15,7 +15,7 @@ namespace unpaced {
 // The rules are llama-server's (llama.cpp 0c1e57098 tools/server/server-task.cpp:1691-1900): a
 // prompt that another one begins with is not kept twice, the oldest goes first, and a state is
 // taken only if it fits the new prompt better than what the slot holds and at least a quarter of it
-// is of use.
+// is of use. States computed with other adapters have nothing to do with each other.
 class PromptCache {
  public:
   // -1: no limit, 0: off.
@@ -26,15 +26,18 @@ class PromptCache {
   [[nodiscard]] std::size_t size() const noexcept { return states_.size(); }
 
   // True if a state of these tokens and this size is to be kept: it is not there yet and can fit.
-  [[nodiscard]] bool wants(std::span<const TokenId> tokens, std::size_t n_bytes) const noexcept;
+  [[nodiscard]] bool wants(std::span<const TokenId> tokens, std::size_t n_bytes,
+                           std::span<const float> lora_scales = {}) const noexcept;
   // Drops what the new state makes superfluous and the oldest ones beyond the limit. The caller
   // asks wants() first, then makes room before it allocates the state.
-  void make_room(std::span<const TokenId> tokens, std::size_t n_bytes) noexcept;
+  void make_room(std::span<const TokenId> tokens, std::size_t n_bytes,
+                 std::span<const float> lora_scales = {}) noexcept;
   void put(SlotState state);
 
   // The state that serves `prompt` best, if it does so better than a slot that holds `cells`.
   [[nodiscard]] std::optional<SlotState> take(std::span<const TokenId> cells,
-                                              std::span<const TokenId> prompt) noexcept;
+                                              std::span<const TokenId> prompt,
+                                              std::span<const float> lora_scales = {}) noexcept;
 
  private:
   using States = std::list<SlotState>;

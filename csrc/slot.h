@@ -19,6 +19,8 @@ struct Slot {
   // Tokens in the KV, in order; capacity is reserved for the whole context. Kept after the request
   // ends: the next one reuses the common prefix.
   std::vector<TokenId> cells;
+  // What the cells were computed with: one scale for each adapter that is loaded.
+  std::vector<float> lora_scales;
   // The request that filled the cells asked for no reuse: they are not copied to host memory.
   bool is_throwaway = false;
   std::int32_t n_decoded = 0;

@@ -18,7 +18,8 @@ struct SlotChoice {
 // llama-server's rule (llama.cpp 0c1e57098 tools/server/server-context.cpp:1526-1640): the wanted
 // slot; else the free one whose tokens begin with more than `similarity` of the prompt, the most of
 // them first; else the one unused for longest. A request that may reuse nothing has no likeness to
-// any slot (llama-server would let it spoil the slot that is most like it).
+// any slot (llama-server would let it spoil the slot that is most like it), nor has one to a slot
+// whose cells were computed with other adapters.
 [[nodiscard]] inline SlotChoice choose_slot(std::span<Slot> slots, const RequestSpec& spec,
                                             float similarity) noexcept {
   Slot* best = nullptr;
@@ -28,6 +29,7 @@ struct SlotChoice {
       spec.id_slot < 0 ? -1 : spec.id_slot % static_cast<std::int32_t>(slots.size());
   for (Slot& slot : slots) {
     if (slot.active() || slot.cells.empty() || !spec.cache_prompt || similarity == 0.0F) continue;
+    if (slot.lora_scales != spec.lora_scales) continue;
     if (wanted >= 0 && slot.id != wanted) continue;
     const auto n_common = static_cast<float>(common_prefix_length(slot.cells, spec.prompt));
     const float this_similarity = n_common / n_prompt;

@@ -9,13 +9,14 @@ namespace unpaced {
 bool SlotKeeper::keep(Stepper& stepper, const Slot& slot) {
   if (slot.cells.empty() || slot.is_throwaway) return false;
   const std::size_t n_bytes = stepper.state_bytes(slot);
-  if (!cache_.wants(slot.cells, n_bytes)) return false;
-  cache_.make_room(slot.cells, n_bytes);
+  if (!cache_.wants(slot.cells, n_bytes, slot.lora_scales)) return false;
+  cache_.make_room(slot.cells, n_bytes, slot.lora_scales);
   try {
     SlotState state;
     state.allocate(n_bytes);
     if (!stepper.copy_state(slot, state.bytes())) return false;
     state.tokens = slot.cells;
+    state.lora_scales = slot.lora_scales;
     cache_.put(std::move(state));
   } catch (const std::bad_alloc&) {
     return false;  // the prompt will be computed anew, that is all
@@ -33,7 +34,11 @@ Takeover SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const Slo
     done.updated = true;
     keep(stepper, *choice.slot);
     if (spec.cache_prompt && !spec.prompt_logprobs) {
-      better = cache_.take(choice.slot->cells, spec.prompt);
+      const Slot& slot = *choice.slot;
+      const bool is_of_use = slot.lora_scales == spec.lora_scales;
+      better =
+          cache_.take(is_of_use ? std::span<const TokenId>(slot.cells) : std::span<const TokenId>(),
+                      spec.prompt, spec.lora_scales);
     }
     if (better) is_restored = stepper.restore_state(*choice.slot, *better);
   }
@@ -56,6 +61,7 @@ void SlotKeeper::act(Stepper& stepper, Slot& slot, SlotAction& action) {
     case SlotActionKind::kCopy: {
       action.state.allocate(stepper.state_bytes(slot));
       action.state.tokens = slot.cells;
+      action.state.lora_scales = slot.lora_scales;
       action.succeeded = action.state.n_bytes > 0 && stepper.copy_state(slot, action.state.bytes());
       break;
     }

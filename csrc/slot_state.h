@@ -12,6 +12,7 @@ namespace unpaced {
 
 struct SlotState {
   std::vector<TokenId> tokens;
+  std::vector<float> lora_scales;     // as Slot has them
   std::unique_ptr<std::byte[]> data;  // as llama_state_seq_get_data writes them
   std::size_t n_bytes = 0;
 

@@ -327,6 +327,8 @@ class Engine:
             )
         for name in ("cache_prompt", "id_slot", "n_cache_reuse", "n_keep", "n_discard"):
             setattr(spec, name, getattr(request, name))
+        scales = request.lora_scales
+        spec.lora_scales = list(self._start_scales() if scales is None else scales)
         if request.grammar is not None:
             spec.mask = request.grammar.start()
             if request.grammar.plan is not None:
@@ -351,6 +353,9 @@ class Engine:
             made = self._native.make_dry_breakers(list(breakers))
             _keep(self._breakers, breakers, made)
         return made
+
+    def _start_scales(self) -> tuple[float, ...]:
+        return tuple(scale for _, scale in self.config.options.loras)
 
     def _infill_vocabulary(self) -> _native.InfillVocabulary:
         if self._infill is None:

@@ -33,6 +33,9 @@ class Request:
     first token is the last one, but a text of one line goes on; below 1: no limit. Both as
     llama-server has them, see csrc/text_limits.h.
 
+    `lora_scales`: one for each adapter of `ModelOptions.loras`; None: theirs. Cells that others
+    computed are not reused; slots with the same ones decode together.
+
     `grammar`: what the sequence must be, of `Engine.compile_grammar`; when it is complete only the
     tokens that end the text may come. `reasoning_budget`: when its thoughts must end; None:
     whenever the model ends them.
@@ -50,6 +53,7 @@ class Request:
     preserved_tokens: tuple[int, ...] = ()
     n_indent: int = 0
     t_max_ms: int = -1
+    lora_scales: tuple[float, ...] | None = None
     n_cache_reuse: int = 0
     id_slot: int = -1
     n_keep: int = 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -69,14 +70,18 @@ class Slots:
         elapsed_ms = (time.perf_counter() - begin) * 1e3
         return SlotTransfer(n_tokens=action.n_tokens, n_bytes=n_bytes, elapsed_ms=elapsed_ms)
 
-    async def restore(self, slot: int, directory: Path, name: str) -> SlotTransfer:
+    async def restore(
+        self, slot: int, directory: Path, name: str, lora_scales: Sequence[float] = ()
+    ) -> SlotTransfer:
         """Put a saved state in the place of what the slot holds; a failure leaves it empty.
 
+        `lora_scales`: those of each adapter that the state must have been computed with.
         Raises: as `save`; SlotFileError also where the state does not fit model or context.
         """
         begin = time.perf_counter()
         action = self._make_action(_RESTORE, slot)
-        n_bytes = await self._in_thread(self._native.read_slot_file, action, directory, name)
+        read = partial(self._native.read_slot_file, lora_scales=list(lora_scales))
+        n_bytes = await self._in_thread(read, action, directory, name)
         await self._run(action)
         if not action.succeeded:
             raise SlotFileError("no room in the KV cache, or the state is of another kind of it")

@@ -17,7 +17,7 @@ from engine_ext import Grammar, ReasoningBudget, Request, SamplingParams
 from server.admission import client_key
 from server.choice import Choice
 from server.disconnect import ClientGone, Disconnect, abort_connection
-from server.errors import JSON_TYPE, ApiError, error_response, invalid
+from server.errors import JSON_TYPE, ApiError, error_response, invalid, invalid_field
 from server.generation import Generation
 from server.grammar.compile import compile_grammar
 from server.grammar.fields import read_grammar, read_preserved_tokens
@@ -27,6 +27,7 @@ from server.request_record import record_of
 from server.responses.generation_settings import GenerationSettings
 from server.responses.writer import ChoiceWriter, ResponseFacts
 from server.schemas.completion import CompletionBody
+from server.schemas.lora import scales_of_all
 from server.state import ServerState
 from server.streaming import SlowClient, StreamOptions, stream_merged, stream_one
 from server.text_stream import engine_stops
@@ -60,6 +61,7 @@ async def make_completion(
     if body.verbose is None and state.settings.verbose:
         body = body.model_copy(update={"verbose": True})
     engine = state.engine
+    lora_scales = _lora_scales(state, body)
     biases = await read_logit_bias(engine, body.logit_bias)
     sampling = body.to_sampling_params(state.sampling_defaults, biases)
     try:
@@ -118,7 +120,7 @@ async def make_completion(
             Choice(
                 engine,
                 ticket,
-                _engine_request(state, child, prompt, compiled, budget),
+                _engine_request(state, child, prompt, compiled, budget, lora_scales),
                 writer(child, prompt, generation),
                 on_start=partial(_note_start, state),
                 on_end=state.metrics.observe_choice,
@@ -154,6 +156,7 @@ def _generation_settings(
         backend_sampling=bool(body.backend_sampling),
         reasoning_format=body.reasoning_format or state.settings.reasoning_format,
         generation_prompt=body.generation_prompt or "",
+        lora=body.lora or (),
     )
 
 
@@ -163,6 +166,7 @@ def _engine_request(
     prompt: Prompt,
     grammar: Grammar | None,
     budget: ReasoningBudget | None,
+    lora_scales: tuple[float, ...],
 ) -> Request:
     body, settings = facts.body, facts.settings
     max_tokens = state.settings.n_predict if settings.n_predict == -1 else settings.n_predict
@@ -190,7 +194,17 @@ def _engine_request(
         t_max_ms=body.t_max_predict_ms or 0,
         grammar=grammar,
         reasoning_budget=budget,
+        lora_scales=lora_scales,
     )
+
+
+def _lora_scales(state: ServerState, body: CompletionBody) -> tuple[float, ...]:
+    if not body.lora:
+        return state.lora_scales
+    try:
+        return scales_of_all(body.lora, len(state.lora_scales))
+    except ValueError as error:
+        raise invalid_field("lora", str(error)) from None
 
 
 class CompletionResponse(Response):

@@ -50,7 +50,19 @@ class ServerState:
     live_completions: "dict[str, CompletionResponse]" = field(default_factory=dict)
     """By id; one that still waits for its slot is among them."""
 
+    _lora_scales: tuple[float, ...] | None = None
     _defaults: "tuple[Settings, SamplingParams] | None" = None
+
+    @property
+    def lora_scales(self) -> tuple[float, ...]:
+        """Of each LoRA adapter, in requests that say nothing of them."""
+        if self._lora_scales is None:
+            return tuple(scale for _, scale in self.settings.loras())
+        return self._lora_scales
+
+    @lora_scales.setter
+    def lora_scales(self, scales: tuple[float, ...]) -> None:
+        self._lora_scales = scales
 
     @property
     def sampling_defaults(self) -> "SamplingParams":

@@ -11,6 +11,7 @@ from typing import Any
 
 from engine_ext import SamplingParams
 from server.grammar.spec import GrammarSpec, trigger_json
+from server.schemas.lora import Scales, scales_to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class GenerationSettings:
     preserved_tokens: tuple[int, ...] = ()
     reasoning_format: str = "none"
     generation_prompt: str = ""
+    lora: Scales = ()
 
     def to_json(self, eog_tokens: Sequence[int] = ()) -> dict[str, Any]:
         """As in a response. `eog_tokens` are shown as banned where `ignore_eos` is on."""
@@ -92,7 +94,7 @@ class GenerationSettings:
             "timings_per_token": self.timings_per_token,
             "post_sampling_probs": self.post_sampling_probs,
             "backend_sampling": self.backend_sampling,
-            "lora": [],
+            "lora": scales_to_json(self.lora),
         }
 
     def _grammar(self) -> dict[str, Any]:

@@ -88,7 +88,11 @@ async def _transfer(
 ) -> dict[str, Any]:
     name = _file_name(await read_object(request))
     engine_slots = state.engine.slots
-    transfer = await (engine_slots.save if is_save else engine_slots.restore)(slot, folder, name)
+    transfer = (
+        await engine_slots.save(slot, folder, name)
+        if is_save
+        else await engine_slots.restore(slot, folder, name, state.lora_scales)
+    )
     done, moved, ms = (
         ("n_saved", "n_written", "save_ms") if is_save else ("n_restored", "n_read", "restore_ms")
     )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, get_args
 from pydantic import ValidationError
 
 from server.errors import ApiError, invalid, invalid_field
+from server.schemas.lora import LoraScales, Scales
 from server.schemas.sampling import SamplingFields
 from server.schemas.values import INT32_MAX, Name, Only, Strings, Switch, Text, Whole, json_type
 from server.settings.chat import ReasoningFormat
@@ -63,7 +64,7 @@ class CompletionBody(SamplingFields):
     t_max_predict_ms: Annotated[int | None, Whole(-1, 2**63 - 1)] = None
 
     # Known, and not honoured yet.
-    lora: Annotated[Any, Only(([],), "LoRA adapters are not supported")] = None
+    lora: Annotated[Scales | None, LoraScales()] = None
     suffix: Annotated[Any, Only(("",), "not supported")] = None
     best_of: Any = None
     min_tokens: Annotated[Any, Only((0,), "not supported")] = None

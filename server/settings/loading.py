@@ -61,13 +61,17 @@ class LoadSettings(OptionGroup):
         tuple[str, ...],
         Option(
             ("--lora-scaled",),
-            "FILE:SCALE,...: LoRA adapters, each with its factor",
+            "FILE:SCALE,...: LoRA adapters, each with its factor unless a request says another",
             metavar="LIST",
             many=True,
         ),
     ] = ()
     lora_init_without_apply: Annotated[
-        bool, Option(("--lora-init-without-apply",), "load LoRA adapters with the factor 0")
+        bool,
+        Option(
+            ("--lora-init-without-apply",),
+            "load LoRA adapters with the factor 0, for requests and POST /lora-adapters to set",
+        ),
     ] = False
     rope_scaling: Annotated[
         RopeScaling | None,

@@ -91,19 +91,37 @@ def test_priority() -> None:
         assert os.getpriority(os.PRIO_PROCESS, server.process.pid) == 5
 
 
-def test_lora_adapters_are_listed_and_their_scales_fixed(tmp_path: Path) -> None:
+def test_lora_scales_of_the_server_and_of_a_request(tmp_path: Path) -> None:
     from tests.support.gguf_files import make_lora
 
-    adapter = str(make_lora(tmp_path / "a.gguf"))
+    adapter = str(make_lora(tmp_path / "a.gguf", strength=0.5))
+    shown = {"id": 0, "path": adapter, "scale": 0.5, "task_name": "", "prompt_prefix": ""}
     with serving("--lora-scaled", f"{adapter}:0.5", "-c", "64") as server:
-        assert server.client.get("/lora-adapters").json() == [
-            {"id": 0, "path": adapter, "scale": 0.5, "task_name": "", "prompt_prefix": ""}
-        ]
-        assert server.post("/lora-adapters", [{"id": 0, "scale": 0.5}]).json() == {"success": True}
-        assert server.post("/lora-adapters", [{"id": 0, "scale": 1.0}]).status_code == 501
-        assert server.post("/lora-adapters", [{"id": 1, "scale": 1.0}]).status_code == 400
-        assert server.post("/lora-adapters", {}).status_code == 400
-        assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
+
+        def answer(**body: object) -> str:
+            # Without cells of before: a prompt in one batch has other roundings than in two.
+            asked = {"n_predict": 24, "temperature": 0, "cache_prompt": False, **body}
+            response = server.post("/completion", {"prompt": "Once upon", **asked})
+            return str(response.json()["content"])
+
+        assert server.client.get("/lora-adapters").json() == [shown]
+        half, one, none = (answer(lora=[{"id": 0, "scale": scale}]) for scale in (0.5, 1, 0))
+        assert len({half, one, none}) == 3
+        assert answer() == answer(lora=[]) == half
+        for scales, expected in (([{"id": 0, "scale": 1}], one), ([], none)):
+            assert server.post("/lora-adapters", scales).json() == {"success": True}
+            assert answer() == expected
+            assert answer(lora=[{"id": 0, "scale": 0.5}]) == half
+        assert server.client.get("/lora-adapters").json() == [shown | {"scale": 0.0}]
+        asked = [{"id": 0, "scale": 0.25}]
+        settings = server.complete(prompt="x", n_predict=1, lora=asked)["generation_settings"]
+        assert settings["lora"] == asked
+        wrong: list[object] = [[{"id": 1, "scale": 1}], [{"scale": 1}], [{"id": 0, "scale": "x"}]]
+        for bad in (*wrong, [5], {}):
+            assert server.post("/lora-adapters", bad).status_code == 400, bad
+            refused = server.post("/completion", {"prompt": "x", "lora": bad})
+            assert refused.status_code == 400, bad
+            assert refused.json()["error"]["param"] == "lora"
 
 
 def test_a_slot_is_not_restored_under_options_that_change_its_cells(tmp_path: Path) -> None:
