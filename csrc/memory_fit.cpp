@@ -92,7 +92,8 @@ class Fitting {
     for (std::size_t i = 0; i < std::min(most.size(), least.size()); ++i) {
       const std::int64_t grown = most[i].used - least[i].used;
       if (most[i].used <= most[i].limit || grown <= 0) continue;
-      const double part = static_cast<double>(most[i].limit - least[i].used) / grown;
+      const double part =
+          static_cast<double>(most[i].limit - least[i].used) / static_cast<double>(grown);
       const auto cells = static_cast<std::int64_t>(static_cast<double>(n_max - n_min) * part);
       n_ctx = std::min(n_ctx, n_min + cells);
     }
