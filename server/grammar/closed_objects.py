@@ -6,7 +6,8 @@ object mean those that they list, and models go on inventing others. So an objec
 alone. Where schemas hold together (`allOf`, `$ref` or `anyOf` beside other keywords) a property
 that one of them names may come for all: closing each by itself would leave nothing that fits.
 Required properties come first, then the others, both as they are listed. A schema without `type`
-is of the type that its keywords are about.
+is of the type that its keywords are about, and an array whose items are listed one by one has
+exactly these.
 
 Whatever the result accepts, the schema as it was accepts too.
 Source: llama.cpp 0c1e57098 common/json-schema.cpp:150-310, common/json-schema-to-grammar.cpp.
@@ -79,7 +80,7 @@ class _Closing:
             return schema
         combining = [key for key in _COMBINING if key in schema]
         if not combining:
-            schema = _typed(schema)
+            schema = _tuple(_typed(schema))
             return self._member(schema, _Group(), self._gather(schema, []), closes=True)
         others = [key for key in schema if key not in _ANNOTATIONS and key not in combining]
         is_one = combining != ["allOf"] or _length(schema["allOf"]) == 1
@@ -202,6 +203,17 @@ def _typed(schema: Schema) -> Schema:
         if any(schema.get(key, True) is not True for key in keys):
             return {"type": name} | schema
     return schema
+
+
+def _tuple(schema: Schema) -> Schema:
+    """A list of schemas is one of the whole array, unless something says how long it may be."""
+    key, rest = ("items", "additionalItems") if "items" in schema else ("prefixItems", "items")
+    parts = schema.get(key)
+    if not isinstance(parts, list) or any(
+        said in schema for said in (rest, "minItems", "maxItems")
+    ):
+        return schema
+    return schema | {rest: False, "minItems": len(parts)}
 
 
 def _closed(schema: Schema, group: _Group, order: list[str]) -> Schema:

@@ -105,6 +105,8 @@ TABLE: Final[tuple[tuple[dict[str, Any], tuple[Any, ...]], ...]] = (
         },
         ({"id": 1, "name": "x"},),
     ),
+    ({"items": [_INT, _STR]}, ([1, "a"], [1], [1, "a", 2])),
+    ({"type": "array", "prefixItems": [_INT, _INT]}, ([1, 2], [1, 2, 3])),
     ({"pattern": "^a+$"}, ("aa", "b", 1)),
     ({"minLength": 2}, ("aa", "b", 1)),
     ({"format": "date"}, ("2024-02-03", "b", 1)),

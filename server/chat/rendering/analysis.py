@@ -23,6 +23,14 @@ _KNOWN_TAGS: Final = (
     ("<thinking>", "</thinking>"),
     ("<reasoning>", "</reasoning>"),
 )
+# What llama-server takes for the white space in these tags, whatever the template shows: texts that
+# tell the template, opening, closing. Source: llama.cpp 0c1e57098, common/chat-diff-analyzer.cpp,
+# common/parsers/gemma4.cpp, common/parsers/qwen3-coder.cpp.
+_KNOWN_SPACING: Final = (
+    (("'<|tool_call>call:'",), "<|channel>thought\n", "<channel|>"),
+    (("<SPECIAL_10>", "<SPECIAL_12>", "<TOOL_RESPONSE>"), "<think>\n", "</think>"),
+    (("<tool_call>\\n<function=", "<parameter="), "<think>\n", "\n</think>\n\n"),
+)
 _TAG: Final = re.compile(r"(?:<[^<>\s]{1,40}>|\[/?[A-Z_ ]{2,40}\])")
 _USER: Final = {"role": "user", "content": "U5ER"}
 
@@ -57,6 +65,9 @@ def _reasoning(template: CompiledTemplate) -> dict[str, str] | None:
         closing = after[: after.index("C0NTENT")]
     if start == "<|channel|>analysis<|message|>":  # the answer is a message of its own
         closing = f"{end}<|start|>assistant<|channel|>final<|message|>"
+    for marks, known_opening, known_closing in _KNOWN_SPACING:
+        if known_opening.strip() == start and all(mark in template.source for mark in marks):
+            opening, closing = known_opening, known_closing
     return {"start": start, "end": end, "opening": opening, "closing": closing}
 
 
