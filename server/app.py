@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import importlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -66,7 +67,12 @@ _ROUTES: Final = (
     tokens,
     unserved,
 )
-_TEMPLATES_AFTER_S: Final = 1.0
+_CHAT_AFTER_S: Final = 1.0
+_CHAT_MODULES: Final = (
+    "server.chat.completion",
+    "server.responses.messages",
+    "server.responses.responses_api",
+)
 
 
 def create_app(
@@ -147,7 +153,7 @@ def _make_state(engine: "Engine", settings: Settings) -> ServerState:
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     state: ServerState = app.state.server
     app.state.loaded = asyncio.create_task(_load(state))
-    templates = asyncio.create_task(_prepare_templates(state, app.state.loaded))
+    chat_ready = asyncio.create_task(_prepare_chat(state, app.state.loaded))
     try:
         yield
     finally:
@@ -156,7 +162,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
             state.sleep.stop_waiting()
         state.admission.refuse_waiting(unavailable("the server is stopping"))
         app.state.loaded.cancel()
-        templates.cancel()
+        chat_ready.cancel()
         await state.engine.stop()
         state.chat.close()
         with contextlib.suppress(asyncio.CancelledError, Exception):
@@ -177,13 +183,19 @@ async def _load(state: ServerState) -> None:
             state.sleep.start_waiting()
 
 
-async def _prepare_templates(state: ServerState, loaded: "asyncio.Task[None]") -> None:
-    """Have the chat template ready before the first request that needs it, unless it comes first.
+def _import_chat() -> None:
+    for name in _CHAT_MODULES:
+        importlib.import_module(name)
 
-    The template process costs as much as a tenth of a start, so it does not compete with one that
-    is quick; beside a large model that takes its time to load it is free.
+
+async def _prepare_chat(state: ServerState, loaded: "asyncio.Task[None]") -> None:
+    """Have chat ready before the first request that needs it, unless that comes first.
+
+    Its modules and the template process cost a third of a start, so they do not compete with one
+    that is quick; beside a large model that takes its time to load they are free.
     """
-    await asyncio.sleep(_TEMPLATES_AFTER_S)
+    await asyncio.sleep(_CHAT_AFTER_S)
+    await asyncio.to_thread(_import_chat)
     await state.chat.start()
     await asyncio.wait([loaded])
     if state.phase is Phase.READY:

@@ -1,12 +1,14 @@
-"""POST /v1/chat/completions and what belongs to it."""
+"""POST /v1/chat/completions and what belongs to it.
+
+What chat needs is imported by its first request or a second after the start (`server.app`): a tenth
+of a start that completions have no use for.
+"""
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from server.body import read_object
-from server.chat.completion import make_chat
-from server.chat.plan import prepare_chat
 from server.errors import JSON_TYPE
 from server.request_record import record_of
 from server.routing import Routes
@@ -26,6 +28,8 @@ routes = Routes(
 @routes.post("/v1/chat/completions")
 async def chat_completions(request: Request) -> Response:
     """OpenAI's chat completion."""
+    from server.chat.completion import make_chat
+
     body = await read_object(request)
     arrived_us = record_of(request.scope).started_us
     return await make_chat(state_of(request), body, arrived_us=arrived_us)
@@ -34,6 +38,8 @@ async def chat_completions(request: Request) -> Response:
 @routes.post("/apply-template")
 async def apply_template(request: Request) -> Response:
     """The prompt that a chat request would be given."""
+    from server.chat.plan import prepare_chat
+
     plan = await prepare_chat(state_of(request), await read_object(request))
     return Response(orjson.dumps({"prompt": plan.prompt}), media_type=JSON_TYPE)
 
@@ -42,6 +48,8 @@ async def apply_template(request: Request) -> Response:
 @routes.post("/v1/chat/completions/input_tokens")
 async def input_tokens(request: Request) -> Response:
     """How many tokens a chat request's prompt has."""
+    from server.chat.plan import prepare_chat
+
     state = state_of(request)
     plan = await prepare_chat(state, await read_object(request))
     tokens = await state.engine.tokenize(plan.prompt, add_special=True, parse_special=True)

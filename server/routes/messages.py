@@ -7,13 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.body import read_object
-from server.chat.completion import run_chat
-from server.chat.plan import prepare_chat
 from server.errors import JSON_TYPE
 from server.request_record import record_of
-from server.responses.messages import MessagesWriter
 from server.routing import Routes
-from server.schemas.messages import chat_body_of_messages
 from server.state import state_of
 
 routes = Routes("anthropic")
@@ -22,6 +18,11 @@ routes = Routes("anthropic")
 @routes.post("/v1/messages")
 async def messages(request: Request) -> Response:
     """Anthropic's message, on the same path as a chat completion."""
+    from server.chat.completion import run_chat
+    from server.chat.plan import prepare_chat
+    from server.responses.messages import MessagesWriter
+    from server.schemas.messages import chat_body_of_messages
+
     state = state_of(request)
     chat = chat_body_of_messages(await read_object(request))
     state.admission.check_room()
@@ -34,6 +35,9 @@ async def messages(request: Request) -> Response:
 @routes.post("/v1/messages/count_tokens")
 async def count_tokens(request: Request) -> Response:
     """How many tokens a message's prompt has."""
+    from server.chat.plan import prepare_chat
+    from server.schemas.messages import chat_body_of_messages
+
     state = state_of(request)
     plan = await prepare_chat(state, chat_body_of_messages(await read_object(request)))
     tokens = await state.engine.tokenize(plan.prompt, add_special=True, parse_special=True)

@@ -7,13 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from server.body import read_object
-from server.chat.completion import run_chat
-from server.chat.plan import prepare_chat
 from server.errors import JSON_TYPE
 from server.request_record import record_of
-from server.responses.responses_api import ResponsesWriter
 from server.routing import Routes
-from server.schemas.responses import chat_body_of_responses
 from server.state import state_of
 
 routes = Routes("responses")
@@ -23,6 +19,11 @@ routes = Routes("responses")
 @routes.post("/v1/responses")
 async def responses(request: Request) -> Response:
     """OpenAI's response, on the same path as a chat completion."""
+    from server.chat.completion import run_chat
+    from server.chat.plan import prepare_chat
+    from server.responses.responses_api import ResponsesWriter
+    from server.schemas.responses import chat_body_of_responses
+
     state = state_of(request)
     body = await read_object(request)
     chat = chat_body_of_responses(body)
@@ -36,6 +37,9 @@ async def responses(request: Request) -> Response:
 @routes.post("/v1/responses/input_tokens")
 async def input_tokens(request: Request) -> Response:
     """How many tokens a response's prompt has."""
+    from server.chat.plan import prepare_chat
+    from server.schemas.responses import chat_body_of_responses
+
     state = state_of(request)
     plan = await prepare_chat(state, chat_body_of_responses(await read_object(request)))
     tokens = await state.engine.tokenize(plan.prompt, add_special=True, parse_special=True)
