@@ -1,0 +1,60 @@
+// What the engine counts, and where its token loop runs, as dicts.
+#include "bindings/py_engine.h"
+
+namespace unpaced {
+
+nb::dict counters(PyEngine& self) {
+  const Counters& c = self.get().decode_thread().counters();
+  nb::dict values;
+  values["n_steps"] = c.n_steps.get();
+  values["n_busy_slots"] = c.n_busy_slots.get();
+  values["n_tokens_decoded"] = c.n_tokens_decoded.get();
+  values["n_tokens_device"] = c.n_tokens_device.get();
+  values["n_tokens_prompt"] = c.n_tokens_prompt.get();
+  values["n_tokens_cached"] = c.n_tokens_cached.get();
+  values["n_requests_started"] = c.n_requests_started.get();
+  values["n_requests_finished"] = c.n_requests_finished.get();
+  values["n_requests_cancelled"] = c.n_requests_cancelled.get();
+  values["n_requests_failed"] = c.n_requests_failed.get();
+  nb::dict by_reason;
+  for (std::size_t i = 1; i < kHostReasons; ++i) {
+    by_reason[kHostReasonNames[i]] = c.n_requests_host[i].get();
+  }
+  values["n_requests_host"] = by_reason;
+  values["n_window_graphs"] = c.n_window_graphs.get();
+  values["n_slots_active"] = c.n_slots_active.get();
+  values["n_waiting"] = c.n_waiting.get();
+  values["n_cache_bytes"] = c.n_cache_bytes.get();
+  values["n_cache_states"] = c.n_cache_states.get();
+  values["n_ring_full"] = c.n_ring_full.get();
+  values["n_event_writes"] = self.get().decode_thread().reader_wakeup().n_writes();
+  return values;
+}
+
+nb::dict decode_loop(PyEngine& self) {
+  const DecodeLoopReport& report = self.get().decode_loop();
+  nb::dict info;
+  info["loop"] = static_cast<int>(report.loop);
+  info["reason"] = report.reason;
+  info["device"] = report.device;
+  nb::dict memory;
+  for (const auto& [name, use] : report.residency.memory) {
+    nb::dict bytes;
+    bytes["weights"] = use.weights;
+    bytes["kv"] = use.kv;
+    bytes["compute"] = use.compute;
+    memory[name.c_str()] = bytes;
+  }
+  nb::dict nodes;
+  for (const auto& [name, n] : report.residency.nodes) nodes[name.c_str()] = n;
+  nb::list elsewhere;
+  for (const std::string& tensor : report.residency.elsewhere) elsewhere.append(tensor);
+  info["memory_bytes"] = memory;
+  info["elsewhere"] = elsewhere;
+  info["n_elsewhere"] = report.residency.n_elsewhere;
+  info["n_graph_nodes"] = nodes;
+  info["n_graph_splits"] = report.residency.n_splits;
+  return info;
+}
+
+}  // namespace unpaced

@@ -1,0 +1,77 @@
+// The Python face of the native code: `bindings/` alone includes nanobind, and is thin. Every call
+// that can take time releases the GIL.
+#include <ggml.h>
+#include <llama.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/python.h"
+#include "chat_format.h"
+#include "cpu_affinity.h"
+#include "log_sink.h"
+
+namespace unpaced {
+namespace {
+
+nb::bytes chat_prompt(const nb::bytes& chat_template, const nb::list& messages,
+                      bool add_generation_prompt) {
+  std::vector<ChatMessage> chat;
+  for (const nb::handle message : messages) {
+    const auto [role, content] = nb::cast<std::pair<nb::bytes, nb::bytes>>(message);
+    chat.push_back({.role = std::string(view(role)), .content = std::string(view(content))});
+  }
+  const std::string text(view(chat_template));
+  std::string prompt;
+  {
+    const nb::gil_scoped_release release;
+    prompt = format_chat(text, chat, add_generation_prompt);
+  }
+  return to_bytes(prompt);
+}
+
+// Sizes of the structs that cross the C boundary by value, as compiled here; the loader compares
+// them with llama_cpp's where that is no build of ours.
+nb::dict abi_sizes() {
+  nb::dict sizes;
+  sizes["llama_model_params"] = sizeof(llama_model_params);
+  sizes["llama_context_params"] = sizeof(llama_context_params);
+  sizes["llama_batch"] = sizeof(llama_batch);
+  sizes["llama_token_data"] = sizeof(llama_token_data);
+  sizes["llama_sampler_chain_params"] = sizeof(llama_sampler_chain_params);
+  return sizes;
+}
+
+}  // namespace
+
+}  // namespace unpaced
+
+NB_MODULE(_native, m) {
+  using namespace unpaced;
+  m.doc() = "Native engine of unpaced: decode thread, rings, sampling. Use engine_ext's face.";
+  m.def(
+      "install_log_sink",
+      [](int min_level, int file) { install_log_sink(static_cast<LogLevel>(min_level), file); },
+      "min_level"_a, "file"_a = -1);
+  m.def("abi_sizes", &abi_sizes, nb::sig("def abi_sizes() -> dict[str, int]"));
+  m.def("ggml_commit", [] { return std::string(ggml_commit()); });
+  m.def("allowed_cores", &allowed_cores);
+  m.def(
+      "count_physical_cores",
+      [](const std::vector<int>& cores) { return count_physical_cores(cores); }, "cores"_a);
+  m.def(
+      "ggml_type_name",
+      [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);
+  m.def("builtin_chat_templates", &builtin_chat_templates);
+  m.def("format_chat", &chat_prompt, "chat_template"_a, "messages"_a, "add_generation_prompt"_a,
+        nb::sig("def format_chat(chat_template: bytes, messages: list[tuple[bytes, bytes]], "
+                "add_generation_prompt: bool) -> bytes"));
+  bind_config(m);
+  bind_grammar(m);
+  bind_memory_plan(m);
+  bind_request(m);
+  bind_slot_action(m);
+  bind_token_event(m);
+  bind_engine(m);
+}
