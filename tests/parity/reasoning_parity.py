@@ -24,15 +24,23 @@ from tests.parity.pair import Answer, Pair, serving_pair, tiny_model
 from tests.support.llama_source import llama_source
 
 FLAGS: Final = ("-c", "2048", "-t", "1", "-tb", "1", "--jinja")
-BEGINNINGS: Final = ("", "<|im_start|>assistant\n", "<|im_start|>assistant\n<think>", "<think>\n")
-LONG: Final = "<think>a b c d e"
+BEGINNINGS: Final = {
+    "": 0,
+    "<|im_start|>assistant\n": 0,
+    "<|im_start|>assistant\n<think>": 0,
+    "<think>\n": 1,
+    "<think>a</think>": 2,
+    "<think>a b c d e": 5,
+}
+"""What the answer has begun with, and its tokens after the start tag, the end tag included."""
 BUDGETS: Final = (0, 1, 2, 5, 50, -1)
 MESSAGES: Final = ("", " stop now.", "\n\nEnough, \u00e9\u20ac.", "<tool_call>")
 TEMPLATES: Final = {
-    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": "the prompt opens the thoughts",
-    "Qwen-Qwen3-0.6B": "the model begins them",
-    "Qwen3.5-4B": "a tool call ends them, too",
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": (1, 1),
+    "Qwen-Qwen3-0.6B": (0, 2),
+    "Qwen3.5-4B": (1, 2),
 }
+"""By name: tokens that the prompt has after the start tag, by default and with thinking off."""
 _PIECES: Final = (94, 95, 100, 101, 102, 159, 160, 164, 168, 170, 180)
 """Tokens of qwen2's vocabulary that are parts of characters."""
 N_VOCAB: Final = 151936
@@ -47,19 +55,24 @@ class Compared:
     body: dict[str, Any]
     ours: Any
     peer: Any
+    n_opened: int = 0
+    """Tokens that the template's prompt has after the start tag; `n_closed`: with thinking off."""
+    n_closed: int = 0
 
     @property
     def is_known(self) -> bool:
-        """Where a prompt has used the budget up, llama-server takes its next tokens for the forced
-        ones (docs/differences.md)."""
-        budget = self.body.get(
-            "reasoning_budget_tokens", self.body.get("thinking_budget_tokens", -1)
-        )
+        """Where a prompt has used the budget up and goes on, llama-server takes the rest of it for
+        the forced tokens (docs/differences.md)."""
+        budget = self.body.get("thinking_budget_tokens", -1)
+        budget = self.body.get("reasoning_budget_tokens", budget)
         thinking = self.body.get("thinking") or {}
         budget = thinking.get("budget_tokens", budget)
-        begun = self.body.get("generation_prompt", "")
-        is_closed = begun.endswith("</think>") or "chat_template_kwargs" in self.body
-        return budget == 0 or (budget == 1 and is_closed) or (budget < 5 and begun == LONG)
+        if self.path == "/completion":
+            has_tag = self.body["reasoning_budget_start_tag"] == "<think>"
+            n_begun = has_tag * BEGINNINGS[self.body["generation_prompt"]]
+        else:
+            n_begun = self.n_closed if "chat_template_kwargs" in self.body else self.n_opened
+        return bool(0 <= budget < n_begun)
 
     @property
     def is_equal(self) -> bool:
@@ -98,7 +111,7 @@ def raw_cases(n: int, seed: int, n_vocab: int) -> Iterator[Case]:
             "reasoning_budget_tokens": rng.choice(BUDGETS),
             "reasoning_budget_start_tag": rng.choice(["<think>", "<think>", "I think"]),
             "reasoning_budget_message": rng.choice(MESSAGES),
-            "generation_prompt": rng.choice([*BEGINNINGS, "<think>a</think>", LONG]),
+            "generation_prompt": rng.choice(list(BEGINNINGS)),
             "logit_bias": tag_bias(rng, n_vocab),
         }
         ends = [["</think>"], ["\n</think>", "</think>", "<tool_call>"], ["END OF", "</think>"]]
@@ -201,12 +214,12 @@ def streamed_texts(body: str) -> tuple[str, str]:
     return thoughts, text
 
 
-def run(pair: Pair, cases: Iterator[Case]) -> list[Compared]:
+def run(pair: Pair, cases: Iterator[Case], begun: tuple[int, int] = (0, 0)) -> list[Compared]:
     """Ask both."""
     rows = []
     for path, body in cases:
         ours, peer = pair.post(path, body)
-        rows.append(Compared(path, body, facts_of(path, ours), facts_of(path, peer)))
+        rows.append(Compared(path, body, facts_of(path, ours), facts_of(path, peer), *begun))
     return rows
 
 
@@ -221,13 +234,12 @@ def main() -> int:
     model = tiny_model("qwen2", tags=True)
     report: dict[str, Any] = {}
     n_unknown = 0
-    for i, template in enumerate(TEMPLATES):
+    for i, (template, begun) in enumerate(TEMPLATES.items()):
         path = llama_source() / "models" / "templates" / f"{template}.jinja"
         with serving_pair(options.peer, model, *FLAGS, "--chat-template-file", str(path)) as pair:
-            n_vocab = N_VOCAB
-            rows = run(pair, chat_cases(options.n, options.seed + i, n_vocab))
+            rows = run(pair, chat_cases(options.n, options.seed + i, N_VOCAB), begun)
             if i == 0:
-                raw = run(pair, raw_cases(options.n, options.seed, n_vocab))
+                raw = run(pair, raw_cases(options.n, options.seed, N_VOCAB))
                 report["/completion"] = summary(raw)
                 n_unknown += show_unknown(raw)
         report[template] = summary(rows)
