@@ -28,8 +28,8 @@ Messages = list[dict[str, Any]]
 class ChatPrompt:
     """`opens_reasoning`: the text ends within the model's thoughts, whose tag and beginning are
     `thoughts`; `opening`: the same where the template wrote it. `ends_reasoning`: the text ends
-    with their end. `may_think`: the answer may begin with thoughts. `content` and `reasoning`: the
-    parts of the answer that the client wrote and the text holds."""
+    with their end, and `opening` with it. `may_think`: the answer may begin with thoughts.
+    `content` and `reasoning`: the parts of the answer that the client wrote and the text holds."""
 
     text: str
     opens_reasoning: bool = False
@@ -81,8 +81,10 @@ async def render_prompt(
         opening = text[text.rindex(tags.start) :]
         return ChatPrompt(text, True, opening, opening)
     thinks = options.enable_thinking and options.add_generation_prompt
-    over = text.rstrip().endswith(tags.end)
-    return ChatPrompt(text, may_think=thinks and not over, ends_reasoning=over)
+    if not text.rstrip().endswith(tags.end):
+        return ChatPrompt(text, may_think=thinks)
+    at = text.rfind(tags.start) if options.add_generation_prompt else -1
+    return ChatPrompt(text, opening=text[at:] if at >= 0 else "", ends_reasoning=True)
 
 
 def _context(

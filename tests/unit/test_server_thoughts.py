@@ -88,6 +88,17 @@ async def test_a_chats_template_names_the_tags() -> None:
     assert budget.prompt == tokens("<think>I")
 
 
+async def test_thoughts_that_the_prompt_has_ended_are_content_where_none_are_told_apart() -> None:
+    engine = FakeEngine(n_ctx=1024)
+    engine.answer = b"Hi"
+    closed = OPENED.replace("<think>\n{% endif", "<think>\n\n</think>\n\n{% endif")
+    app = make_app(engine, chat_template=closed)
+    for form, content in (("none", "<think>\n\n</think>\n\nHi"), ("deepseek", "Hi")):
+        body = {"messages": HELLO, "reasoning_format": form}
+        answer = (await post(app, "/v1/chat/completions", body).done()).json
+        assert answer["choices"][0]["message"]["content"] == content
+
+
 async def test_the_command_line_has_defaults_that_a_request_replaces() -> None:
     settings = {
         "chat_template": OPENED,
