@@ -83,20 +83,7 @@ def _without_annotations(schema: dict[str, Any]) -> dict[str, Any]:
             kept[key] = _each_schema(value)
         else:
             kept[key] = value
-    return _whole_tuple(kept)
-
-
-def _whole_tuple(schema: dict[str, Any]) -> dict[str, Any]:
-    """Where items are listed each by itself all of them come, and no others, as in llama-server,
-    unless the schema says how many or what else (common/json-schema-to-grammar.cpp)."""
-    items = schema.get("prefixItems", schema.get("items"))
-    if not isinstance(items, list):
-        return schema
-    n, least, most = len(items), schema.get("minItems"), schema.get("maxItems")
-    counts = {"minItems": min(n, most) if isinstance(most, int) else n}
-    if "additionalItems" not in schema and not ("prefixItems" in schema and "items" in schema):
-        counts["maxItems"] = max(n, least) if isinstance(least, int) else n
-    return counts | schema
+    return kept
 
 
 def _each_schema(value: Any) -> Any:

@@ -43,25 +43,6 @@ def test_property_order_stays() -> None:
     assert list(prepared(schema)["properties"]) == names
 
 
-@pytest.mark.parametrize(
-    ("more", "counts"),
-    [
-        ({}, (2, 2)),
-        ({"maxItems": 1}, (1, 1)),
-        ({"minItems": 0}, (0, 2)),
-        ({"minItems": 3}, (3, 3)),
-        ({"additionalItems": {"type": "null"}}, (2, None)),
-    ],
-)
-@pytest.mark.parametrize("key", ["items", "prefixItems"])
-def test_listed_items_come_all_and_no_others(
-    key: str, more: dict[str, Any], counts: tuple[int, int | None]
-) -> None:
-    made = prepared({"type": "array", key: [{"type": "integer"}, {"type": "null"}], **more})
-    assert (made["minItems"], made.get("maxItems")) == counts
-    assert "minItems" not in prepared({"type": "array", "items": {"type": "integer"}})
-
-
 def test_options_of_the_client_are_kept() -> None:
     schema = {"x-guidance": {"whitespace_flexible": False, "coerce_one_of": True}}
     made = json.loads(for_llguidance(json.dumps(schema)))
