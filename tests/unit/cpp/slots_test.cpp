@@ -64,6 +64,39 @@ TEST(the_slot_most_like_the_prompt_is_taken_if_it_is_enough_like_it) {
   CHECK(choose_slot(slots, spec, 0.1F).slot == &slots[2]);
 }
 
+TEST(a_slot_computed_with_other_adapters_is_like_no_prompt) {
+  std::vector<Slot> slots(2);
+  for (std::int32_t i = 0; i < 2; ++i) {
+    slots[static_cast<std::size_t>(i)].id = i;
+    slots[static_cast<std::size_t>(i)].cells = prompt_of(50 - 10 * i);
+    slots[static_cast<std::size_t>(i)].lora_scales = {i == 0 ? 1.0F : 0.5F};
+  }
+  slots[1].last_used_step = 1;
+  RequestSpec spec;
+  spec.prompt = prompt_of(100);
+  spec.lora_scales = {0.5F};
+  CHECK(choose_slot(slots, spec, 0.1F).slot == &slots[1]);
+  spec.lora_scales = {0.0F};
+  CHECK(choose_slot(slots, spec, 0.1F).slot == &slots[0]);
+  CHECK(choose_slot(slots, spec, 0.1F).takes_over);
+}
+
+TEST(kept_states_of_other_adapters_are_none_of_a_prompts) {
+  PromptCache cache(-1);
+  const std::vector<TokenId> tokens = prompt_of(40);
+  const std::vector<float> one = {1.0F};
+  const std::vector<float> half = {0.5F};
+  SlotState state = state_of(tokens);
+  state.lora_scales = one;
+  cache.put(std::move(state));
+  CHECK(!cache.wants(tokens, 1, one));
+  CHECK(cache.wants(tokens, 1, half));
+  cache.make_room(tokens, 1, half);
+  CHECK(cache.size() == 1U);
+  CHECK(!cache.take({}, prompt_of(50), half));
+  CHECK(cache.take({}, prompt_of(50), one).has_value());
+}
+
 TEST(a_wanted_slot_wraps_and_is_waited_for) {
   std::vector<Slot> slots(2);
   slots[1].id = 1;
