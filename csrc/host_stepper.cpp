@@ -6,7 +6,6 @@
 #include "chunk_reuse.h"
 #include "common_prefix.h"
 #include "context_shift.h"
-#include "masked_draw.h"
 #include "prompt_logprob_rows.h"
 #include "token_outcome.h"
 
@@ -16,6 +15,12 @@ namespace {
 // llama_decode's documented return values (llama.h).
 constexpr std::int32_t kNoCells = 1;
 constexpr std::int32_t kDecodeAborted = 2;
+
+// After a step, for the grammars that have not answered yet: together, and once a token. Most masks
+// that are not ready take less; sitting out a step costs a request more.
+constexpr std::chrono::microseconds kDecisionWait{500};
+// Where there is nothing else to do; then the loop looks for commands.
+constexpr std::chrono::milliseconds kIdleWait{10};
 
 }  // namespace
 
@@ -31,7 +36,12 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
       shares_(static_cast<std::size_t>(config.n_slots)),
       is_stepped_(static_cast<std::size_t>(config.n_slots)),
       cached_(static_cast<std::size_t>(config.n_slots)),
+      draws_(static_cast<std::size_t>(config.n_slots)),
       top_logprobs_(model_->n_vocab()) {
+  for (OpenDraw& draw : draws_) {
+    draw.row = std::make_unique_for_overwrite<float[]>(  // NOLINT
+        static_cast<std::size_t>(model_->n_vocab()));
+  }
   for (std::int32_t i = 0; i < config.n_slots; ++i) {
     samplers_.push_back(std::make_unique<Sampler>(model_->n_vocab(), model_->n_ctx_slot()));
   }
@@ -65,6 +75,7 @@ std::int32_t HostStepper::begin(Slot& slot) {
     llama_memory_seq_rm(memory, slot.id, -1, -1);
     n_cached = 0;
   }
+  draw_of(slot).is_open = false;
   slot.cells.resize(static_cast<std::size_t>(n_cached));
   cached_[static_cast<std::size_t>(slot.id)] = n_cached;
   samplers_[static_cast<std::size_t>(slot.id)]->reset(
@@ -130,19 +141,30 @@ void HostStepper::forget(Slot& slot) noexcept {
 }
 
 void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
+  decide_draws(slots, std::chrono::nanoseconds::zero(), events);
   is_stepped_.assign(slots.size(), false);
+  bool is_busy = false;
   for (const Slot& slot : slots) {
     if (slot.active() && !is_stepped_[static_cast<std::size_t>(slot.id)]) {
-      step_group(slots, slot, events);
+      is_busy |= step_group(slots, slot, events);
     }
+  }
+  if (!is_busy) {  // grammars are all there is to wait for
+    for (OpenDraw& draw : draws_) draw.is_new = true;
+    decide_draws(slots, kIdleWait, events);
+    keep_rows();
   }
   clean(slots);
 }
 
-void HostStepper::step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events) {
-  model_->set_lora_scales(leader.lora_scales);
+bool HostStepper::step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events) {
   build_batch(slots, leader);
+  if (batch_.size() == 0) return false;
+  model_->set_lora_scales(leader.lora_scales);
   run_batch(slots, events);
+  decide_draws(slots, kDecisionWait, events);
+  keep_rows();
+  return true;
 }
 
 void HostStepper::clean(std::span<Slot> slots) noexcept {
@@ -163,12 +185,12 @@ void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader) noexcep
     if (!is_in_group(slot)) continue;
     is_stepped_[static_cast<std::size_t>(slot.id)] = true;
     const bool is_full = slot.n_cells() + 1 >= n_ctx();
-    if (slot.phase == SlotPhase::kDecode && is_full && model_->shifts_context()) {
+    if (slot.phase == SlotPhase::kDecode && !is_held(slot) && is_full && model_->shifts_context()) {
       shift_context(slot);
     }
   }
   for (Slot& slot : slots) {
-    if (slot.phase == SlotPhase::kDecode && is_in_group(slot)) add_decode(slot);
+    if (slot.phase == SlotPhase::kDecode && !is_held(slot) && is_in_group(slot)) add_decode(slot);
   }
   // After the decoding slots, so that a long prompt takes only what they leave of the chunk.
   for (Slot& slot : slots) {
@@ -211,6 +233,7 @@ void HostStepper::run_batch(std::span<Slot> slots, EventPublisher& events) {
   }
   for (Slot& slot : slots) {
     if (share_of(slot).n > 0) run_share(slot, slots, events);
+    keep_rows();
   }
 }
 
@@ -265,66 +288,6 @@ void HostStepper::collect(Slot& slot, EventPublisher& events) {
     return;
   }
   sample(slot, events);
-}
-
-void HostStepper::collect_prompt_logprobs(Slot& slot, EventPublisher& events) {
-  const Share share = share_of(slot);
-  const auto n_prompt = static_cast<std::int32_t>(slot.spec->prompt.size());
-  for (std::int32_t i = 0; i < share.n; ++i) {
-    const std::int32_t next = slot.n_cells() + i + 1;  // the prompt token this row predicts
-    if (next >= n_prompt) break;
-    const float* logits = llama_get_logits_ith(model_->context(), share.first + i);
-    const TokenId token = slot.spec->prompt[static_cast<std::size_t>(next)];
-    const auto best = top_logprobs_.compute(logits, slot.spec->n_probs);
-    events.logprobs(slot, best.data(), static_cast<std::int32_t>(best.size()));
-    events.prompt_logprob(slot, token, next, top_logprobs_.logprob(token));
-  }
-}
-
-void HostStepper::sample(Slot& slot, EventPublisher& events) {
-  const Share share = share_of(slot);
-  const float* logits = llama_get_logits_ith(model_->context(), share.first + share.n - 1);
-  if (logits == nullptr) throw std::runtime_error("llama_decode gave no logits");
-  Sampler& sampler = *samplers_[static_cast<std::size_t>(slot.id)];
-  const MaskedDraw result =
-      draw_token(sampler, logits, slot.spec->mask.get(), slot.spec->reasoning_budget.get(),
-                 model_->n_vocab(), [this](TokenId token) { return model_->is_eog(token); });
-  if (result.failure != FinishReason::kNone) {
-    if (result.failure == FinishReason::kNonFinite) {
-      forget(slot);
-      taint();
-    }
-    events.finished(slot, result.failure);
-    return;
-  }
-  sampler.accept(result.token);
-  float logprob = 0.0F;
-  if (slot.spec->n_probs > 0 || slot.spec->want_logprob) {
-    logprob = publish_logprobs(slot, result.token, logits, events);
-  }
-  const FinishReason reason = judge_token(slot, result.token, *model_);
-  publish_token(slot, result.token, logprob, reason, counters_, events);
-}
-
-float HostStepper::publish_logprobs(Slot& slot, TokenId token, const float* logits,
-                                    EventPublisher& events) {
-  const RequestSpec& spec = *slot.spec;
-  if (!spec.post_sampling_probs) {
-    const auto best = top_logprobs_.compute(logits, spec.n_probs);
-    events.logprobs(slot, best.data(), static_cast<std::int32_t>(best.size()));
-    return top_logprobs_.logprob(token);
-  }
-  const auto candidates = samplers_[static_cast<std::size_t>(slot.id)]->candidates();
-  float probability = 0.0F;
-  std::int32_t n = 0;
-  for (const Candidate& candidate : candidates) {
-    if (candidate.token == token) probability = candidate.p;
-    if (n < spec.n_probs && candidate.p > 0.0F) {
-      pairs_[static_cast<std::size_t>(n++)] = {.token = candidate.token, .logprob = candidate.p};
-    }
-  }
-  events.logprobs(slot, pairs_.data(), n);
-  return probability;
 }
 
 }  // namespace unpaced

@@ -2,9 +2,11 @@
 // the sampling core on the CPU.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
+#include "masked_draw.h"
 #include "model.h"
 #include "sampling/logprobs.h"
 #include "sampling/sampler.h"
@@ -32,6 +34,11 @@ class HostStepper final : public Stepper {
   // At the end of a step. Where the KV is tainted and no request runs any more, all of it goes.
   void clean(std::span<Slot> slots) noexcept;
 
+  // Whether the slot waits for its grammar: it has no next token yet.
+  [[nodiscard]] bool is_held(const Slot& slot) const noexcept {
+    return draws_[static_cast<std::size_t>(slot.id)].is_open;
+  }
+
   // The slot's sampler, for a stepper that draws in its place.
   [[nodiscard]] Sampler& sampler(const Slot& slot) noexcept {
     return *samplers_[static_cast<std::size_t>(slot.id)];
@@ -44,6 +51,19 @@ class HostStepper final : public Stepper {
     std::int32_t n = 0;
   };
 
+  // A token drawn under a grammar that has not said yet whether it may come. Its slot sits out the
+  // steps until then; the other slots decode.
+  struct OpenDraw {
+    bool is_open = false;
+    bool is_new = false;  // made in this step
+    FirstDraw first;
+    const float* logits = nullptr;  // llama.cpp's, until its next llama_decode; then `row`
+    std::unique_ptr<float[]> row;   // NOLINT: n_vocab of them, untouched until needed
+  };
+
+  [[nodiscard]] OpenDraw& draw_of(const Slot& slot) noexcept {
+    return draws_[static_cast<std::size_t>(slot.id)];
+  }
   [[nodiscard]] Share& share_of(const Slot& slot) noexcept {
     return shares_[static_cast<std::size_t>(slot.id)];
   }
@@ -52,8 +72,8 @@ class HostStepper final : public Stepper {
   // A full slot drops the older part of its tokens.
   void shift_context(Slot& slot) noexcept;
   // One llama_decode for `leader` and the slots that compute with the same adapters, and what
-  // follows from it.
-  void step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events);
+  // follows from it. False: they all wait for their grammars.
+  bool step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events);
   void build_batch(std::span<Slot> slots, const Slot& leader) noexcept;
   void add_decode(Slot& slot) noexcept;
   void add_prefill(Slot& slot) noexcept;
@@ -69,7 +89,16 @@ class HostStepper final : public Stepper {
   // After a successful decode of the slot's share: its cells, its events, its next token.
   void collect(Slot& slot, EventPublisher& events);
   void collect_prompt_logprobs(Slot& slot, EventPublisher& events);
+  // host_draws.cpp
   void sample(Slot& slot, EventPublisher& events);
+  // Takes what the grammars have decided of open draws. Waits for those of this step, together no
+  // longer than `limit`.
+  void decide_draws(std::span<Slot> slots, std::chrono::nanoseconds limit, EventPublisher& events);
+  // Draws that stay open no longer need llama.cpp's rows of logits.
+  void keep_rows() noexcept;
+  void decide(Slot& slot, TokenMask::Verdict verdict, EventPublisher& events);
+  void publish(Slot& slot, TokenId token, const float* logits, EventPublisher& events);
+  void end_without_token(Slot& slot, FinishReason reason, EventPublisher& events);
   // Publishes the alternatives; returns the token's own logprob (or probability).
   [[nodiscard]] float publish_logprobs(Slot& slot, TokenId token, const float* logits,
                                        EventPublisher& events);
@@ -86,6 +115,7 @@ class HostStepper final : public Stepper {
   std::vector<bool> is_stepped_;      // by slot id: it has had its turn in this step
   std::vector<std::int32_t> cached_;  // by slot id: prompt tokens that begin() found in the KV
   std::vector<std::unique_ptr<Sampler>> samplers_;  // by slot id
+  std::vector<OpenDraw> draws_;                     // by slot id
   TopLogprobs top_logprobs_;
   std::vector<TokenLogprob> pairs_;  // scratch for post-sampling probabilities
 };

@@ -10,19 +10,8 @@
 namespace unpaced {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr int kSpins = 2000;  // a few microseconds: an answer that is on its way
 // Regular expressions are walked recursively; pages that are not touched take no memory.
 constexpr std::size_t kWorkerStackBytes = 64UL << 20U;
-
-void spin_pause() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
 
 template <typename Channel>
 void* work(void* argument) noexcept {
@@ -58,31 +47,16 @@ TokenMask::~TokenMask() {
 }
 
 TokenMask::Verdict TokenMask::check(TokenId token) noexcept {
+  return check_within(token, channel_->limits.answer_within).value_or(Verdict::kFailed);
+}
+
+std::optional<TokenMask::Verdict> TokenMask::check_within(TokenId token,
+                                                          std::chrono::nanoseconds limit) noexcept {
   Channel& c = *channel_;
   if (c.waits) return Verdict::kAllowed;
-  Verdict verdict = Verdict::kFailed;
-  if (c.has_verdict(token, verdict)) return verdict;
-  // release: pairs with the worker's turn().
-  c.asked.store(pack(c.step, token), std::memory_order_release);
-  c.post();
-  for (int i = 0; i < kSpins; ++i) {
-    if (c.has_verdict(token, verdict)) return verdict;
-    spin_pause();
-  }
-  const auto deadline = Clock::now() + c.limits.answer_within;
-  for (;;) {
-    c.drawer_sleeps.store(true, std::memory_order_seq_cst);
-    const std::uint32_t seen = c.published.load(std::memory_order_seq_cst);
-    const bool is_there = c.has_verdict(token, verdict);
-    const auto left = deadline - Clock::now();
-    if (!is_there && left > Clock::duration::zero()) futex_wait(c.published, seen, left);
-    c.drawer_sleeps.store(false, std::memory_order_relaxed);
-    if (is_there) return verdict;
-    if (left <= Clock::duration::zero()) {
-      c.timed_out.store(true, std::memory_order_release);
-      return Verdict::kFailed;
-    }
-  }
+  const auto verdict = c.wait_for_verdict(token, limit);
+  c.is_asked = !verdict.has_value();
+  return verdict;
 }
 
 std::span<const std::uint32_t> TokenMask::words() const noexcept { return channel_->words; }

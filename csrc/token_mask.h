@@ -28,6 +28,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,6 +62,10 @@ class TokenMask {
   // Drawing thread only. May `token` come next? Waits, with a limit, where the worker is not ready.
   // Takes no lock and no memory.
   [[nodiscard]] Verdict check(TokenId token) noexcept;
+  // The same, but waits no longer than `limit`. No verdict: ask again, for this token. All the
+  // asking for a step together takes no longer than check() does: then the verdict is kFailed.
+  [[nodiscard]] std::optional<Verdict> check_within(TokenId token,
+                                                    std::chrono::nanoseconds limit) noexcept;
 
   // Drawing thread only, after kDenied until accept(): the mask of this step, one bit a token, bit
   // i % 32 of word i / 32; 1: may come. No bit past the vocabulary is set.

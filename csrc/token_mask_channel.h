@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 namespace unpaced {
 
 inline constexpr std::uint32_t kNoStep = UINT32_MAX;
+inline constexpr int kSpins = 2000;  // a few microseconds: an answer that is on its way
 
 // A step (or a number of tokens) and a token in one word.
 [[nodiscard]] constexpr std::uint64_t pack(std::uint32_t step, TokenId token) noexcept {
@@ -28,6 +30,14 @@ inline constexpr std::uint32_t kNoStep = UINT32_MAX;
 }
 [[nodiscard]] constexpr TokenId token_of(std::uint64_t packed) noexcept {
   return static_cast<TokenId>(packed & UINT32_MAX);
+}
+
+inline void spin_pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
 }
 
 // What the two threads share. A word that only one of them changes, and that the other sleeps on,
@@ -49,6 +59,9 @@ struct TokenMask::Channel {
   std::atomic<std::uint32_t> posted{0};  // the worker sleeps on it
   std::atomic<bool> worker_sleeps{false};
   std::uint32_t step = 0;  // drawing thread's own: tokens accepted
+  // Drawing thread's own: whether `asked` is open, and until when the worker may answer.
+  bool is_asked = false;
+  std::chrono::steady_clock::time_point fails_at;
   // A lazy grammar: triggers found so far. What `watch` says of the last one is the worker's to
   // read until it has answered for it.
   std::atomic<std::uint32_t> n_triggers{0};
@@ -221,6 +234,37 @@ struct TokenMask::Channel {
       return false;
     }
     return true;
+  }
+
+  // Drawing thread: see check_within().
+  std::optional<Verdict> wait_for_verdict(TokenId token, std::chrono::nanoseconds limit) noexcept {
+    Verdict verdict = Verdict::kFailed;
+    if (has_verdict(token, verdict)) return verdict;
+    const auto begun = std::chrono::steady_clock::now();
+    if (!is_asked || asked.load(std::memory_order_relaxed) != pack(step, token)) {
+      fails_at = begun + limits.answer_within;
+      asked.store(pack(step, token), std::memory_order_release);  // pairs with turn()
+      post();
+    }
+    for (int i = 0; i < kSpins && limit > limit.zero(); ++i) {
+      if (has_verdict(token, verdict)) return verdict;
+      spin_pause();
+    }
+    const auto deadline = std::min(fails_at, begun + limit);
+    for (;;) {
+      drawer_sleeps.store(true, std::memory_order_seq_cst);
+      const std::uint32_t seen = published.load(std::memory_order_seq_cst);
+      const bool is_there = has_verdict(token, verdict);
+      const auto now = std::chrono::steady_clock::now();
+      const bool is_over = now >= deadline;
+      if (!is_there && !is_over) futex_wait(published, seen, deadline - now);
+      drawer_sleeps.store(false, std::memory_order_relaxed);
+      if (is_there) return verdict;
+      if (is_over && now < fails_at) return std::nullopt;
+      if (!is_over) continue;
+      timed_out.store(true, std::memory_order_release);
+      return Verdict::kFailed;
+    }
   }
 
   bool has_bit(TokenId token) const noexcept {

@@ -124,7 +124,9 @@ void DeviceStepper::step(std::span<Slot> slots, EventPublisher& events) {
     lone = lone_decoder(slots);
     if (std::none_of(slots.begin(), slots.end(), [](const Slot& s) { return s.active(); })) return;
   }
-  const HostReason reason = lone == nullptr ? HostReason::kShared : why_host(*lone);
+  // A slot that waits for its grammar since it had company goes on where it is.
+  const bool is_shared = lone == nullptr || host_.is_held(*lone);
+  const HostReason reason = is_shared ? HostReason::kShared : why_host(*lone);
   if (reason != HostReason::kNone) {
     step_on_host(slots, reason, events);
     return;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -31,7 +32,8 @@ bool may_come(std::uint64_t state, TokenId token) { return mix(state, token) >> 
 
 struct Pace {
   std::chrono::microseconds fill{0};
-  std::int32_t fail_after = -1;  // accepted tokens
+  const std::atomic<bool>* gate = nullptr;  // fill() waits until it is true
+  std::int32_t fail_after = -1;             // accepted tokens
   std::int32_t throw_after = -1;
 };
 
@@ -47,6 +49,7 @@ class HashMatcher final : public TokenMatcher {
   bool allows(TokenId token) override { return may_come(state_, token); }
   void fill(std::span<std::uint32_t> words) override {
     if (pace_.fill > 0us) std::this_thread::sleep_for(pace_.fill);
+    while (pace_.gate != nullptr && !pace_.gate->load()) std::this_thread::sleep_for(100us);
     for (auto& word : words) word = 0;
     for (TokenId token = 0; token < kVocab; ++token) {
       const auto i = static_cast<std::uint32_t>(token);
@@ -150,6 +153,35 @@ TEST(a_worker_that_does_not_answer_fails_the_request_in_time) {
   CHECK(fixture.mask->check(1) == Verdict::kFailed);
   CHECK(std::chrono::steady_clock::now() - begin < 400ms);
   CHECK(fixture.mask->failure().find("50 ms") != std::string::npos);
+}
+
+TEST(a_limited_wait_ends_without_a_verdict_until_there_is_one) {
+  std::atomic<bool> gate{false};
+  Fixture fixture(Pace{.gate = &gate}, {.answer_within = 60s});
+  TokenMask& mask = *fixture.mask;
+  CHECK(!mask.check_within(1, 0ns));
+  CHECK(!mask.check_within(1, 1ms));
+  gate.store(true);
+  std::optional<Verdict> verdict;
+  while (!verdict) verdict = mask.check_within(1, 5ms);
+  CHECK_EQ(*verdict == Verdict::kAllowed, may_come(1, 1));
+  CHECK(mask.check_within(1, 0ns) == verdict);
+  fixture.mask.reset();
+  CHECK(fixture.worker_is_gone());  // before the gate goes
+}
+
+TEST(limited_waits_together_fail_when_one_would) {
+  std::atomic<bool> gate{false};
+  Fixture fixture(Pace{.gate = &gate}, {.answer_within = 50ms});
+  const auto begin = std::chrono::steady_clock::now();
+  std::optional<Verdict> verdict;
+  while (!verdict) verdict = fixture.mask->check_within(1, 1ms);
+  CHECK(*verdict == Verdict::kFailed);
+  CHECK(std::chrono::steady_clock::now() - begin >= 50ms);
+  CHECK(!fixture.mask->failure().empty());
+  gate.store(true);  // the worker may go
+  fixture.mask.reset();
+  CHECK(fixture.worker_is_gone());
 }
 
 TEST(a_failing_matcher_fails_the_request) {
