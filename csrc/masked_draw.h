@@ -72,7 +72,7 @@ MaskedDraw second_draw(Sampler& sampler, const float* logits, TokenMask* mask,
                        std::int32_t n_vocab, IsEog&& is_eog) {
   SampleResult drawn{.token = first.token, .status = SampleStatus::kOk};
   if (verdict == TokenMask::Verdict::kFailed) return {.failure = FinishReason::kGrammarFailed};
-  if (verdict == TokenMask::Verdict::kDenied) {
+  if (mask != nullptr && verdict == TokenMask::Verdict::kDenied) {
     if (first.is_forced) {
       // What the budget took for thoughts is none to the grammar, a tag in a string perhaps.
       budget->give_up();
@@ -85,7 +85,7 @@ MaskedDraw second_draw(Sampler& sampler, const float* logits, TokenMask* mask,
                                                          : FinishReason::kGrammarDeadEnd};
     }
   }
-  if (first.is_masked) mask->accept(drawn.token);
+  if (mask != nullptr && first.is_masked) mask->accept(drawn.token);
   if (budget != nullptr) {
     budget->accept(drawn.token);
     if (mask != nullptr && !first.is_masked && !budget->suspends_mask()) {
@@ -102,7 +102,8 @@ MaskedDraw draw_token(Sampler& sampler, const float* logits, TokenMask* mask,
                       ReasoningBudget* budget, std::int32_t n_vocab, IsEog&& is_eog) {
   const FirstDraw first = first_draw(sampler, logits, mask, budget);
   if (first.token < 0) return {.failure = FinishReason::kNonFinite};
-  const auto verdict = first.is_masked ? mask->check(first.token) : TokenMask::Verdict::kAllowed;
+  TokenMask::Verdict verdict = TokenMask::Verdict::kAllowed;
+  if (mask != nullptr && first.is_masked) verdict = mask->check(first.token);
   return second_draw(sampler, logits, mask, budget, first, verdict, n_vocab, is_eog);
 }
 

@@ -20,7 +20,7 @@ from server.grammar.parts import Parts, Series, TooLarge, written
 from server.grammar.positions import Automaton, Positions
 
 MAX_WORK: Final = 500_000  # steps, 0.2 s of them; llama.cpp's grammars take 26,000 at most
-MAX_STATES: Final = 500  # of the automaton of a terminal whose characters do not tell where it is
+MIN_STATES: Final = 500  # that a terminal's automaton may have, or twice its characters
 
 
 def with_terminals(rules: Mapping[str, Group]) -> dict[str, Group] | None:
@@ -92,12 +92,13 @@ class _Cutter:
     def _is_small(self, series: Series, first: int, end: int) -> bool:
         """Whether the automaton of a terminal is about as large as the terminal."""
         parts = series.parts[first:end]
-        loops = Automaton(self._sets, self._spend)
-        starts = loops.add_parts(parts).first
-        if all(loops.is_told_apart(after) for after in (starts, *loops.inside)):
-            return True
-        counted = Automaton(self._sets, self._spend)
-        return counted.n_states(counted.add_parts(parts, True).first, MAX_STATES) <= MAX_STATES
+        for is_counted in (False, True):  # the former is cheap, and enough for most
+            automaton = Automaton(self._sets, self._spend)
+            starts = automaton.add_parts(parts, is_counted).first
+            if all(automaton.is_told_apart(after) for after in (starts, *automaton.inside)):
+                return True
+        limit = max(MIN_STATES, 2 * len(automaton.sets))
+        return automaton.n_states(starts, limit) <= limit
 
 
 def _cut_out(series: Series, i: int) -> None:

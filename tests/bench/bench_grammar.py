@@ -50,7 +50,7 @@ TEXT = {
     "address": {"street": "12 Long Road", "zip": "01234", "point": [1.5, -0.25]},
     "active": True,
 }
-# As llama.cpp's converter orders it.
+# Required properties first, as llama.cpp's converter orders them, and ours.
 REQUIRED_FIRST = {name: TEXT[name] for name in ("name", "age", "address", "tags", "active")}
 SCHEMA = {
     "type": "object",
@@ -75,7 +75,7 @@ SCHEMA = {
 }
 CASES: dict[str, tuple[GrammarSpec, str]] = {
     "any JSON object": (GrammarSpec.of_schema({"type": "object"}), json.dumps(TEXT)),
-    "JSON schema": (GrammarSpec.of_schema(SCHEMA), json.dumps(TEXT)),
+    "JSON schema": (GrammarSpec.of_schema(SCHEMA), json.dumps(REQUIRED_FIRST)),
     "enum of 200": (
         GrammarSpec.of_schema({"enum": [f"item {i} of many" for i in range(200)]}),
         '"item 123 of many"',
