@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string_view>
 #include <thread>
 
 #include "check.h"
@@ -42,6 +43,8 @@ class GatedMatcher final : public TokenMatcher {
     }
   }
   void accept(TokenId /*token*/) override { n_accepted_ += 1; }
+  void accept_text(std::string_view /*text*/) override {}
+  void restart() override { n_accepted_ = 0; }
   std::string failure() const override { return {}; }
 
  private:
@@ -61,7 +64,7 @@ struct Gate {
     spec->n_probs = 3;
     spec->mask =
         std::make_shared<TokenMask>(std::make_unique<GatedMatcher>(engine.n_vocab, is_open),
-                                    TokenMaskLimits{.answer_within = answer_within});
+                                    nullptr, TokenMaskLimits{.answer_within = answer_within});
     return spec;
   }
 };
