@@ -1,5 +1,8 @@
 """Shared by all tests."""
 
+# Before the engine: it installs a log callback, which the engine's sink then replaces. Imported
+# later, by a test module, it would take the messages that other tests look for.
+import llama_cpp  # noqa: F401
 import pytest
 
 
