@@ -289,6 +289,11 @@ TEST(a_request_that_waits_for_its_slot_holds_up_nobody) {
 
 TEST(stop_ends_actions_that_wait) {
   Script script;
+  // The stop comes long before the request ends or the ring, which nobody drains, is full.
+  script.n_ctx = 1 << 20;
+  script.before_token = [](const Slot&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
   script.gate.allow(0);
   FrontEnd front({.n_slots = 1, .n_actions_max = 2});
   front.start(factory_of(script));
