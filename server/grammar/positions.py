@@ -232,7 +232,8 @@ class Positions(Automaton):
         elif isinstance(item, Group):
             for series in part.inner:
                 self._add_series(series, begin, after)
-        elif isinstance(item, Repeat):
+        else:
+            assert isinstance(item, Repeat)  # a character is never opened
             again, done = self._place(), self._place()
             self._ways[begin].append(again)
             self._ways[done].append(after)

@@ -83,10 +83,12 @@ class _Cutter:
                 continue
             if self._is_small(series, first, end):
                 self._small.add(key)
+                continue
+            is_cut = True
+            if end - first > 1:
+                series.cuts |= set(range(first, end + 1))
             else:
-                is_cut = True
-                for i in range(first, end):
-                    _cut_out(series, i)
+                series.parts[first].is_open = True
         return is_cut
 
     def _is_small(self, series: Series, first: int, end: int) -> bool:

@@ -83,6 +83,14 @@ def test_grammars_that_a_greedy_lexer_gets_wrong(gbnf: str) -> None:
     assert assert_same_masks(gbnf, random.Random(gbnf), n_walks=6) > 10
 
 
+def test_a_large_terminal_is_cut_where_its_parts_meet() -> None:
+    # The choices remember different things: each is small, all in one terminal are not. Apart from
+    # the last "b", the readers have to see that the third choice could go on with it.
+    choices = '[ab]* "a" [ab]{7} "c" | ([ab]{5})* "c" | [ab] ([ab] [^a])*'
+    gbnf = f'root ::= ({choices}) "b"'
+    assert assert_same_masks(gbnf, random.Random(3), n_walks=12) > 20
+
+
 def n_terminals(gbnf: str) -> int:
     return sum(line.startswith("T") for line in lark(gbnf)[1].splitlines())
 
