@@ -289,11 +289,6 @@ TEST(a_request_that_waits_for_its_slot_holds_up_nobody) {
 
 TEST(stop_ends_actions_that_wait) {
   Script script;
-  // The stop comes long before the request ends or the ring, which nobody drains, is full.
-  script.n_ctx = 1 << 20;
-  script.before_token = [](const Slot&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  };
   script.gate.allow(0);
   FrontEnd front({.n_slots = 1, .n_actions_max = 2});
   front.start(factory_of(script));
@@ -305,8 +300,13 @@ TEST(stop_ends_actions_that_wait) {
   script.gate.wait_until_held();
   CHECK(front.run_until([&] { return front.finished(actions[2].id); }));  // one too many
   CHECK(front.reason(actions[2].id) == FinishReason::kStopped);
-  script.gate.allow(Gate::kOpen);
+  std::thread opener([&] {  // or the request could end before the stop
+    // acquire, partner: the release store in stop().
+    while (!front.thread().stop_flag().load(std::memory_order_acquire)) std::this_thread::yield();
+    script.gate.allow(Gate::kOpen);
+  });
   front.thread().stop();
+  opener.join();
   front.drain();
   CHECK(front.reason(actions[0].id) == FinishReason::kStopped);
   CHECK(front.reason(actions[1].id) == FinishReason::kStopped);
