@@ -27,7 +27,8 @@ def llama_source() -> Path:
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     with tarfile.open(Source(BUILD_FOLDER).archive()) as members:
-        members.extraction_filter = tarfile.data_filter
+        if hasattr(tarfile, "data_filter"):  # 3.11.0 to 3.11.3 have no filters
+            members.extraction_filter = tarfile.data_filter
         for member in members:
             _, _, member.name = member.name.partition("/vendor/llama.cpp/")
             if member.name.startswith(_PARTS):
