@@ -12,6 +12,7 @@ import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +21,7 @@ from engine_ext.errors import EngineBuildError
 from engine_ext.llama_build.pins import LLAMA_COMMIT, VERSION
 
 _REBUILD = "run `make build`"
+_MISSING_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 
 
 def load_native() -> ModuleType:
@@ -37,7 +39,7 @@ def load_native() -> ModuleType:
         llama_cpp = None if is_ours else importlib.import_module("llama_cpp")
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         raise EngineBuildError(
-            f"the native libraries cannot be loaded ({error}): {_REBUILD}"
+            f"the native libraries cannot be loaded ({error}): {_remedy(str(error))}"
         ) from error
     native.install_log_sink(LOG_WARN)
     _check_version(importlib.metadata.version("llama-cpp-python"))
@@ -48,6 +50,13 @@ def load_native() -> ModuleType:
 
 
 LOG_WARN = 3
+
+
+def _remedy(error: str) -> str:
+    missing = _MISSING_LIBRARY.search(error)
+    if missing is None or missing[1].startswith(("libllama", "libggml")):
+        return _REBUILD
+    return f"install {missing[1]}, or name its folder in LD_LIBRARY_PATH"
 
 
 def _check_version(installed: str) -> None:

@@ -4,6 +4,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from engine_ext.errors import EngineBuildError
+
 _HELP = """usage: unpaced COMMAND [FLAG ...]
 
 An HTTP inference server for GGUF models: llama-server's and OpenAI's API, tokens from a pinned
@@ -30,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command, rest = (given[0], given[1:]) if given else ("--help", [])
     try:
         return _dispatch(command, rest, given)
+    except EngineBuildError as error:  # whichever module was the first to need the engine
+        print(f"unpaced: error: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

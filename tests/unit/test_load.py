@@ -3,6 +3,7 @@
 import ctypes
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from engine_ext import _load
 from engine_ext._load import load_native
 from engine_ext.errors import EngineBuildError
 from engine_ext.llama_build.pins import LLAMA_COMMIT
+from server.cli.main import main
 
 
 def fake_native(**changes: Any) -> ModuleType:
@@ -55,13 +57,39 @@ def test_a_missing_build_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         load_native()
 
 
-def test_a_library_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("missing", "remedy"),
+    [
+        ("libcublas.so.13", "install libcublas.so.13, or name its folder in LD_LIBRARY_PATH"),
+        ("libcuda.so.1", "install libcuda.so.1, or name its folder in LD_LIBRARY_PATH"),
+        ("libllama.so", "run `make build`"),
+        ("libggml-cuda.so", "run `make build`"),
+    ],
+)
+def test_a_library_that_does_not_load_is_named(
+    missing: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(name: str) -> ModuleType:
-        raise OSError("libcuda.so.1: cannot open shared object file")
+        raise OSError(f"{missing}: cannot open shared object file: No such file or directory")
 
     monkeypatch.setattr("importlib.import_module", fail)
-    with pytest.raises(EngineBuildError, match=r"cannot be loaded \(libcuda.*run `make build`$"):
+    with pytest.raises(EngineBuildError) as caught:
         load_native()
+    assert str(caught.value).startswith(f"the native libraries cannot be loaded ({missing}: ")
+    assert str(caught.value).endswith(f": {remedy}")
+
+
+@pytest.mark.parametrize("arguments", [["serve"], ["serve", "--dry-run"], ["--list-devices"]])
+def test_the_command_says_it_in_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(rest: Sequence[str]) -> int:
+        raise EngineBuildError("llama-cpp-python is not installed: run `make build`")
+
+    monkeypatch.setattr("server.cli.serve.serve", fail)
+    assert main(arguments) == 1
+    said = capsys.readouterr().err
+    assert said == "unpaced: error: llama-cpp-python is not installed: run `make build`\n"
 
 
 def test_another_release_is_refused() -> None:
