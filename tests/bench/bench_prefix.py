@@ -3,11 +3,13 @@
 
 Each request is `--prompt` token ids of which all but the last `--tail` are those of the request
 before, streams, and asks for one token; the time is from the request's first byte sent to the first
-event read, on a new connection. Both servers run at once on the same libraries with the same
-threads and one slot, and are asked in turn, ABBA, while the other one idles. `cached` is what each
-says it reused. One request to each comes before that to fill the slot; it is not counted. `CPU` is
-what all threads of a server used for a request: with one ggml thread it is what the time would be
-on a machine that does nothing else.
+event read, on a new connection. Each of `--starts` pairs of processes gets `--repeats` requests:
+where a process's memory comes to lie moves its times by several per cent for as long as it lives,
+so that one pair says little; `by start` is the range of their ratios. Both servers run at once on
+the same libraries with the same threads and one slot, and are asked in turn, ABBA, while the other
+one idles. `cached` is what each says it reused. One request to each comes before that to fill the
+slot; it is not counted. `CPU` is what all threads of a server used for a request: with one ggml
+thread it is what the time would be on a machine that does nothing else.
 """
 
 import argparse
@@ -52,56 +54,77 @@ class Prompts:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What one pair of processes gave, by server."""
+
+    times: dict[str, list[float]]
+    cached: dict[str, set[int]]
+    cpu_ms: dict[str, float]
+
+
 def measure(server: ServerProcess, body: dict[str, Any]) -> tuple[float, int]:
     """Milliseconds to the first token, and the prompt tokens that were reused."""
     timing = stream_completion(server.port, body)
     return timing.first_token_s * 1e3, int(timing.final["timings"]["cache_n"])
 
 
-def run_model(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
-    """All requests for one model."""
-    rng = random.Random(0)
-    prefix = rng.choices(range(100, arguments.vocab), k=arguments.prompt - arguments.tail)
-    prompts = Prompts(prefix, arguments.tail, arguments.vocab)
+def run_start(arguments: argparse.Namespace, model: Path, prompts: Prompts, number: int) -> Start:
+    """All requests to one pair of processes."""
     flags = ["-c", str(arguments.ctx), "-t", str(arguments.threads)]
     flags += ["-tb", str(arguments.threads)]
-    times: dict[str, list[float]] = {"unpaced": [], "llama_server": []}
-    cached: dict[str, set[int]] = {name: set() for name in times}
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         peer = Peer(arguments.peer.resolve(), scratch / "shim")
         ports = free_port(), free_port()
-        ours = unpaced_command(ports[0], model, "-np", "1", *flags)
-        theirs = peer.server_command(ports[1], model, *flags)
+        commands = {
+            "unpaced": (unpaced_command(ports[0], model, "-np", "1", *flags), {}, ports[0]),
+            "llama_server": (peer.server_command(ports[1], model, *flags), peer.env(), ports[1]),
+        }
+        names = list(commands) if number % 2 == 0 else list(commands)[::-1]
         servers = {
-            "unpaced": stack.enter_context(running(ours, {}, ports[0], scratch / "ours.log")),
-            "llama_server": stack.enter_context(
-                running(theirs, peer.env(), ports[1], scratch / "peer.log")
-            ),
+            name: stack.enter_context(running(*commands[name], scratch / f"{name}.log"))
+            for name in names
         }
         for server in servers.values():
             measure(server, prompts.body(0))
+        start = Start({name: [] for name in servers}, {name: set() for name in servers}, {})
         cpu_before = {name: sum(s.thread_cpu_s().values()) for name, s in servers.items()}
         for i in range(1, arguments.repeats + 1):
-            for name in list(servers) if i % 2 else list(servers)[::-1]:
+            for name in names if i % 2 else names[::-1]:
                 time.sleep(arguments.pause)
                 first_ms, n_cached = measure(servers[name], prompts.body(i))
-                times[name].append(first_ms)
-                cached[name].add(n_cached)
-        cpu_ms = {
-            name: (sum(s.thread_cpu_s().values()) - cpu_before[name]) / arguments.repeats * 1e3
-            for name, s in servers.items()
-        }
+                start.times[name].append(first_ms)
+                start.cached[name].add(n_cached)
+        for name, server in servers.items():
+            used = sum(server.thread_cpu_s().values()) - cpu_before[name]
+            start.cpu_ms[name] = used / arguments.repeats * 1e3
+        return start
+
+
+def run_model(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
+    """All starts for one model."""
+    rng = random.Random(0)
+    prefix = rng.choices(range(100, arguments.vocab), k=arguments.prompt - arguments.tail)
+    prompts = Prompts(prefix, arguments.tail, arguments.vocab)
+    starts = [run_start(arguments, model, prompts, i) for i in range(arguments.starts)]
+    names = ("unpaced", "llama_server")
+    times = {name: [t for start in starts for t in start.times[name]] for name in names}
     medians = {name: statistics.median(values) for name, values in times.items()}
+    ratios = [
+        statistics.median(start.times[names[0]]) / statistics.median(start.times[names[1]])
+        for start in starts
+    ]
     return {
         "model": model.name,
         "n_threads": arguments.threads,
-        "cached": {name: sorted(values) for name, values in cached.items()},
+        "cached": {name: sorted(set().union(*(s.cached[name] for s in starts))) for name in names},
         "median_ms": medians,
         "min_ms": {name: min(values) for name, values in times.items()},
         "p90_ms": {name: statistics.quantiles(v, n=10)[-1] for name, v in times.items()},
-        "unpaced_by_llama_server": medians["unpaced"] / medians["llama_server"],
-        "cpu_ms": cpu_ms,
+        "unpaced_by_llama_server": medians[names[0]] / medians[names[1]],
+        "by_start": sorted(ratios),
+        "cpu_ms": {name: statistics.fmean(s.cpu_ms[name] for s in starts) for name in names},
         "times_ms": times,
     }
 
@@ -121,8 +144,8 @@ def markdown(report: dict[str, Any]) -> str:
         f"{report['load']:.0f}.",
         "",
         "| model | threads | cached (peer) | unpaced median | llama-server median "
-        "| ÷ llama-server | min (peer) | p90 (peer) | CPU (peer) |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| ÷ llama-server | by start | min (peer) | p90 (peer) | CPU (peer) |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in report["results"]:
         cached = {name: ", ".join(map(str, counts)) for name, counts in row["cached"].items()}
@@ -131,6 +154,7 @@ def markdown(report: dict[str, Any]) -> str:
             f"| {row['model']} | {row['n_threads']} | {cached[ours]} ({cached[peer]}) "
             f"| {row['median_ms'][ours]:.2f} | {row['median_ms'][peer]:.2f} "
             f"| {row['unpaced_by_llama_server']:.3f} "
+            f"| {row['by_start'][0]:.3f} to {row['by_start'][-1]:.3f} "
             f"| {row['min_ms'][ours]:.2f} ({row['min_ms'][peer]:.2f}) "
             f"| {row['p90_ms'][ours]:.2f} ({row['p90_ms'][peer]:.2f}) "
             f"| {row['cpu_ms'][ours]:.2f} ({row['cpu_ms'][peer]:.2f}) |"
@@ -148,7 +172,8 @@ def main() -> None:
     parser.add_argument("--ctx", type=int, default=4096)
     parser.add_argument("--prompt", type=int, default=2000)
     parser.add_argument("--tail", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--repeats", type=int, default=40, help="requests a start")
+    parser.add_argument("--starts", type=int, default=6, help="pairs of processes")
     parser.add_argument("--pause", type=float, default=0.05, help="seconds before each request")
     parser.add_argument("--out", type=Path, help="folder for prefix.json and prefix.md")
     arguments = parser.parse_args()

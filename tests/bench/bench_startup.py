@@ -110,6 +110,7 @@ def main() -> None:
     table = "\n".join(lines)
     print(table)
     if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
         (given.out / "startup.json").write_text(json.dumps(result, indent=1) + "\n")
         (given.out / "startup.md").write_text(
             "# Start and end\n\n"
