@@ -63,7 +63,7 @@ class CompletionBody(SamplingFields):
     n_indent: Annotated[int | None, Whole(0, INT32_MAX)] = None
     t_max_predict_ms: Annotated[int | None, Whole(-1, 2**63 - 1)] = None
 
-    # Known, and not honoured yet.
+    # Known, and a 400 where they ask for something.
     lora: Annotated[Scales | None, LoraScales()] = None
     suffix: Annotated[Any, Only(("",), "not supported")] = None
     best_of: Any = None

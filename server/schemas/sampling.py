@@ -57,7 +57,7 @@ class SamplingFields(BaseModel):
     # The device samples whatever it can without being asked, with the same tokens.
     backend_sampling: Annotated[bool | None, Switch()] = None
 
-    # Known, and not honoured yet.
+    # Known, and a 400 where they ask for something.
     repetition_penalty: Annotated[Any, Only((1, 1.0), "not supported; use repeat_penalty")] = None
 
     def to_sampling_params(
