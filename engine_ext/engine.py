@@ -17,6 +17,7 @@ from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
 from engine_ext.events import EventKind
 from engine_ext.grammar import Grammar, GrammarCompiler, GrammarKind, GrammarWait
 from engine_ext.model_info import ModelInfo
+from engine_ext.native_config import DECODE_LOOPS, native_config
 from engine_ext.placement import Placement, place
 from engine_ext.reasoning_budget import ReasoningBudget
 from engine_ext.request import Request
@@ -33,13 +34,6 @@ else:
 _FINISHED: Final = int(EventKind.FINISHED)
 # Tokenising a text this short takes less than handing it to another thread.
 _INLINE_BYTES: Final = 4096
-_GGML_TYPES: Final = {
-    name: number
-    for number, name in ((n, _native.ggml_type_name(n)) for n in range(32))
-    if name is not None
-}
-_DECODE_LOOPS: Final = {"auto": -1, "host": 0, "ahead": 1, "device": 2}
-_FLASH_ATTN: Final = {"auto": -1, "off": 0, "on": 1}
 # Fields that the native SamplingParams has under the same name.
 _PLAIN_FIELDS: Final = tuple(
     name
@@ -132,7 +126,7 @@ class Engine:
         self._pieces_special = self._native.token_pieces(special=True)
         self._model = self._read_model_info()
         report = self._native.decode_loop()
-        names = {number: name for name, number in _DECODE_LOOPS.items()}
+        names = {number: name for name, number in DECODE_LOOPS.items()}
         self._decode_loop = DecodeLoop(**{**report, "loop": names[report["loop"]]})
 
     async def stop(self) -> None:
@@ -441,47 +435,3 @@ class Engine:
         if not 0 <= token < len(self._pieces_special):
             return ""
         return self._pieces_special[token].decode(errors="replace")
-
-
-def native_config(config: EngineConfig, placement: Placement | None = None) -> _native.EngineConfig:
-    """The native module's form of a configuration; without a placement no thread is placed."""
-    native = _native.EngineConfig()
-    native.model_path = str(config.model_path)
-    options = _native.ModelOptions()
-    for name, value in config.options.to_native().items():
-        setattr(options, name, value)
-    native.options = options
-    for name in (
-        "n_ctx",
-        "fit",
-        "fit_margins",
-        "fit_n_ctx_min",
-        "fit_host_bytes",
-        "n_batch",
-        "n_ubatch",
-        "n_slots",
-        "kv_unified",
-        "context_shift",
-        "slot_similarity",
-        "cache_bytes_max",
-        "cache_idle_slots",
-        "n_waiting_max",
-        "n_gpu_layers",
-        "require_device",
-        "check_tensors",
-        "warmup",
-        "poll",
-        "wake_interval_us",
-    ):
-        setattr(native, name, getattr(config, name))
-    native.decode_loop = _DECODE_LOOPS[config.decode_loop]
-    native.flash_attn = _FLASH_ATTN[config.flash_attn]
-    native.cache_type_k = _GGML_TYPES[config.cache_type_k]
-    native.cache_type_v = _GGML_TYPES[config.cache_type_v]
-    if placement is None:
-        return native
-    native.n_threads = placement.n_threads
-    native.n_threads_batch = placement.n_threads_batch
-    native.decode_cores = placement.decode_cores
-    native.worker_cores = placement.other_cores
-    return native

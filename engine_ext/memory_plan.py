@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine_ext._load import load_native
 from engine_ext.config import EngineConfig
 from engine_ext.errors import ModelLoadError
+from engine_ext.native_config import native_config
 
 if TYPE_CHECKING:
     from engine_ext import _native
@@ -64,8 +65,6 @@ def plan_memory(config: EngineConfig) -> MemoryPlan:
 
     Raises: ModelLoadError, one sentence naming the file.
     """
-    from engine_ext.engine import native_config
-
     try:
         plan = _native.plan_memory(native_config(config))
     except RuntimeError as error:
