@@ -58,6 +58,7 @@ async def everything(loop: Loop) -> tuple[dict[tuple[str, int, str], Generated],
         n_device = 0
         for name, sampling in SAMPLED.items():
             free = Request(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS)
+            await tokens_of(engine, free)  # the next ones reuse its prompt's cells
             tokens, _, _ = await tokens_of(engine, free)
             for at in PLACES:
                 for kind, wait in waits_of(engine, tokens, at).items():
