@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from engine_ext._load import load_native
 from engine_ext.config import EngineConfig
@@ -38,7 +38,7 @@ _INLINE_BYTES: Final = 4096
 _PLAIN_FIELDS: Final = tuple(
     name
     for name in SamplingParams.__slots__
-    if name not in ("seed", "samplers", "logit_bias", "ignore_eos", "dry_sequence_breakers")
+    if name not in ("samplers", "logit_bias", "ignore_eos", "dry_sequence_breakers")
 )
 
 _StopKey = tuple[tuple[bytes, ...], bool, tuple[int, ...]]
@@ -72,6 +72,7 @@ class Engine:
         self._streams: dict[int, TokenStream] = {}
         self.slots = Slots(self._native, config.n_slots, self._streams, self._new_id)
         self._next_id = 1
+        self._sampling: dict[SamplingParams, _native.SamplingParams] = {}
         self._breakers: dict[tuple[str, ...], _native.DryBreakers] = {}
         self._infill: _native.InfillVocabulary | None = None
         self._stops: dict[_StopKey, _native.StopStrings] = {}
@@ -285,17 +286,12 @@ class Engine:
 
     def _spec(self, request: Request) -> _native.RequestSpec:
         sampling = request.sampling
-        native = _native.SamplingParams()
-        for name in _PLAIN_FIELDS:
-            setattr(native, name, getattr(sampling, name))
-        native.seed = random.getrandbits(32) if sampling.seed == RANDOM_SEED else sampling.seed
-        links = [name for name in sampling.samplers if name != ADAPTIVE_P]
-        native.set_chain([LINKS.index(name) for name in links])
-        native.adaptive_p = len(links) < len(sampling.samplers)
         spec = _native.RequestSpec()
         spec.id = self._new_id()
-        spec.prompt = list(request.prompt)
-        spec.sampling = native
+        spec.prompt = request.prompt
+        spec.sampling = self._native_sampling(sampling)
+        if sampling.seed == RANDOM_SEED:
+            spec.sampling.seed = random.getrandbits(32)
         for token, bias in sampling.logit_bias:
             spec.add_logit_bias(token, bias)
         for token in self.model.suppress_tokens:
@@ -305,7 +301,7 @@ class Engine:
                 spec.add_logit_bias(token, float("-inf"))
         if sampling.dry_multiplier != 0:
             spec.dry_breakers = self._dry_breakers(sampling.dry_sequence_breakers)
-        if INFILL in links:
+        if INFILL in sampling.samplers:
             spec.set_infill(self._infill_vocabulary())
         spec.max_tokens = request.max_tokens
         spec.n_probs = request.n_probs
@@ -330,6 +326,19 @@ class Engine:
         if request.reasoning_budget is not None:
             spec.reasoning_budget = self._reasoning_budget(request.reasoning_budget)
         return spec
+
+    def _native_sampling(self, sampling: SamplingParams) -> _native.SamplingParams:
+        native = self._sampling.get(sampling)
+        if native is None:
+            native = _native.SamplingParams()
+            for name in _PLAIN_FIELDS:
+                setattr(native, name, getattr(sampling, name))
+            links = [name for name in sampling.samplers if name != ADAPTIVE_P]
+            native.set_chain([LINKS.index(name) for name in links])
+            native.adaptive_p = len(links) < len(sampling.samplers)
+            if not sampling.logit_bias:  # which may be long
+                _keep(self._sampling, sampling, native)
+        return native
 
     def _reasoning_budget(self, budget: ReasoningBudget) -> _native.ReasoningBudget:
         return self._native.make_reasoning_budget(
@@ -383,6 +392,10 @@ class Engine:
         if self.state is not EngineState.READY:
             raise EngineError("the engine is not ready")
         return self._native.tokenize(data, add_special, parse_special)
+
+    def are_tokens(self, items: list[Any]) -> bool:
+        """Whether all of them are ints, each the id of one of the model's tokens."""
+        return _native.are_tokens(items, self.model.n_vocab)
 
     async def detokenize(self, tokens: Sequence[int], *, special: bool = True) -> bytes:
         """The tokens' text as bytes, which may end or begin within a UTF-8 sequence.

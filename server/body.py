@@ -6,6 +6,7 @@ from typing import Any, Final
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
+from server.connection import connection_of
 from server.errors import ApiError, invalid
 from server.schemas.values import json_type
 from server.state import state_of
@@ -17,14 +18,20 @@ _COMPRESSIONS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
 
 async def read_json(request: Request) -> Any:
     """The body, decoded. Raises: ApiError (400, 408, 413, 415)."""
-    encoding = request.headers.get("content-encoding", "")
-    if encoding.lower() in _COMPRESSIONS:
+    encoding = length = b""
+    for name, value in request.scope["headers"]:
+        if name == b"content-length":
+            length = length or value
+        elif name == b"content-encoding":
+            encoding = encoding or value
+    if encoding and encoding.decode("latin-1").lower() in _COMPRESSIONS:
         raise ApiError(
             415,
             "invalid_request_error",
-            f"Content-Encoding '{encoding}' is not supported: send the body as it is",
+            f"Content-Encoding '{encoding.decode('latin-1')}' is not supported: "
+            "send the body as it is",
         )
-    data = await _read(request)
+    data = await _read(request, int(length) if length.isdigit() else 0)
     try:
         return orjson.loads(data.removeprefix(_BOM))
     except orjson.JSONDecodeError as error:
@@ -39,12 +46,17 @@ async def read_object(request: Request) -> dict[str, Any]:
     return body
 
 
-async def _read(request: Request) -> bytes:
+async def _read(request: Request, n_declared: int) -> bytes:
     settings = state_of(request).settings
     limit = settings.max_body_bytes
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit:
+    if n_declared > limit:
         raise _too_large(limit)
+    connection = connection_of(request.scope)
+    whole = None if connection is None else connection.take_body()
+    if whole is not None:
+        if len(whole) > limit:
+            raise _too_large(limit)
+        return whole
     chunks: list[bytes] = []
     n_bytes = 0
     try:

@@ -36,7 +36,8 @@ from server.thoughts import Thoughts, reasoning_budget
 if TYPE_CHECKING:
     from engine_ext import TokenEvent
 
-_ALPHABET: Final = string.ascii_letters + string.digits
+_ALPHABET: Final = (string.ascii_letters + string.digits).encode()
+_LETTERS: Final = bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in range(256))
 _SENTENCEPIECE: Final = 1  # LLAMA_VOCAB_TYPE_SPM
 Writers = Callable[[ResponseFacts, Prompt, Generation], ChoiceWriter]
 """Makes the writer of one choice."""
@@ -132,7 +133,7 @@ async def make_completion(
 
 def _random_name() -> str:
     """32 letters and digits, from one reading of the system's random bytes."""
-    return "".join([_ALPHABET[byte % len(_ALPHABET)] for byte in secrets.token_bytes(32)])
+    return secrets.token_bytes(32).translate(_LETTERS).decode()
 
 
 def _note_start(state: ServerState, choice: Choice, event: "TokenEvent") -> None:

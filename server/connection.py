@@ -15,10 +15,13 @@ class Connection:
 
     `write_chunk`: send a piece of a chunked response body whose headers are out, now and without a
     coroutine; False if the client is behind, so that the next piece must wait for ASGI's `send`.
+    `take_body`: the request's whole body if it has come, as it mostly has, else None; what was
+    taken does not come from `receive` any more.
     `abort`: drop the connection and what is still to be sent.
     """
 
     write_chunk: Callable[[bytes], bool]
+    take_body: Callable[[], bytes | None]
     abort: Callable[[], None]
 
     def to_extensions(self) -> dict[str, dict[object, object]]:

@@ -1,6 +1,5 @@
 """A request's `prompt` to token ids, in every form that llama-server takes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,15 +62,15 @@ async def _read_one(engine: "Engine", prompt: Any) -> Prompt:
 
 
 async def read_mixed(
-    engine: "Engine", items: Sequence[Any], *, add_special: bool, parse_special: bool
+    engine: "Engine", items: list[Any], *, add_special: bool, parse_special: bool
 ) -> list[int]:
     """Token ids of a list of ids and strings; a leading string may get BOS.
 
     Raises: ApiError (400) for another type or an id outside the vocabulary.
     """
+    if engine.are_tokens(items):
+        return items  # the usual case
     n_vocab = engine.model.n_vocab
-    if set(map(type, items)) == {int} and min(items) >= 0 and max(items) < n_vocab:
-        return list(items)  # the usual case; thousands of ids in the time of a few checks
     tokens: list[int] = []
     for i, item in enumerate(items):
         if isinstance(item, str):

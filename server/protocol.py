@@ -5,10 +5,11 @@ one blocks the event loop (a header of 64 MiB was measured to block it for 5.6 s
 """
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from server.connection import Connection
@@ -55,8 +56,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_headers = True
-        connection = Connection(self._write_chunk, self.transport.abort)
-        self.scope["extensions"] = connection.to_extensions()
 
     def on_headers_complete(self) -> None:
         n_bytes = sum(len(name) + len(value) for name, value in self.headers) + len(self.url)
@@ -67,6 +66,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._refuse(b"431 Request Header Fields Too Large")
             return
         super().on_headers_complete()
+        take_body = partial(_take_body, self.cycle)
+        connection = Connection(self._write_chunk, take_body, self.transport.abort)
+        self.scope["extensions"] = connection.to_extensions()  # its task has not run yet
 
     def on_message_complete(self) -> None:
         if not self._has_refused:
@@ -107,3 +109,12 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             head = b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
             self.transport.write(head)
             self.transport.close()
+
+
+def _take_body(cycle: RequestResponseCycle) -> bytes | None:
+    # As its `receive` would, without waiting.
+    if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+        return None
+    cycle.message_event.clear()
+    body, cycle.body = bytes(cycle.body), bytearray()
+    return body

@@ -20,11 +20,21 @@ _GOOD_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 class RequestRecord:
     """Filled while the request runs; read once, when it is over."""
 
-    request_id: str
+    given_id: str = ""
+    """The client's, if it is a plain one."""
     started_us: int = field(default_factory=lambda: time.monotonic_ns() // 1000)
     status: int = 0
     aborted: str = ""
     choices: "Sequence[Choice]" = ()
+    _made_id: str = ""
+
+    @property
+    def request_id(self) -> str:
+        """The client's id, else a random one: made when it is first asked for, which is after the
+        engine has got its work."""
+        if not self.given_id and not self._made_id:
+            self._made_id = secrets.token_hex(16)
+        return self.given_id or self._made_id
 
     def to_log(self) -> dict[str, Any]:
         """Figures of the log line. No text of the client's is in it."""
@@ -49,11 +59,10 @@ class RequestRecord:
 
 def open_record(scope: Scope) -> RequestRecord:
     """A record for a new request, under the client's `x-request-id` if that is a plain one."""
-    request_id = secrets.token_hex(16)
+    record = RequestRecord()
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _GOOD_ID.fullmatch(value):
-            request_id = value.decode()
-    record = RequestRecord(request_id)
+            record.given_id = value.decode()
     scope[_KEY] = record
     return record
 

@@ -106,18 +106,15 @@ class TokenPath:
         self._write = connection.write_chunk
         self._watchdog = watchdog
         self._progress = options.progress
-        self._left: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self) -> bytes:
-        """Return when the choice is over, or when the client must be waited for.
-
-        What is returned was not written and is the caller's to send, even if it is empty: `send`
-        waits for the client.
-        """
+    async def run(self) -> None:
+        """Return when the choice is over and its tokens are written, or when the client must be
+        waited for, as `send` does."""
         self._choice.listen(self._on_events)
         self._on_events()
         try:
-            return await self._left
+            await self._left
         finally:
             self._choice.listen(None)
 
@@ -126,19 +123,17 @@ class TokenPath:
             return
         try:
             frames = self._choice.take_frames(progress=self._progress)
-            if self._choice.generation.is_over:
-                self._leave(frames)
-            elif frames:
+            is_behind = False
+            if frames:
+                # Before the end is made, which would keep a short answer's first token waiting.
                 self._watchdog.sent_at = time.monotonic()
-                if not self._write(frames):
-                    self._leave(b"")
+                is_behind = not self._write(frames)
+            if is_behind or self._choice.generation.is_over:
+                self._choice.listen(None)
+                self._left.set_result(None)
         except Exception as error:  # the engine's wake-up serves other streams too
             self._choice.listen(None)
             self._left.set_exception(error)
-
-    def _leave(self, frames: bytes) -> None:
-        self._choice.listen(None)
-        self._left.set_result(frames)
 
 
 async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOptions) -> None:
@@ -167,7 +162,8 @@ async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOp
             if connection is None:
                 frames = await choice.read_frames(progress=options.progress)
             else:
-                frames = await TokenPath(choice, connection, watchdog, options).run()
+                await TokenPath(choice, connection, watchdog, options).run()
+                frames = b""
         choice.close()
         if generation.error is None:
             frames += writer.final([writer]) + writer.done

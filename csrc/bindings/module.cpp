@@ -31,6 +31,17 @@ nb::bytes chat_prompt(const nb::bytes& chat_template, const nb::list& messages,
   return to_bytes(prompt);
 }
 
+// One pass, where Python would make several over thousands of ints.
+bool are_tokens(const nb::list& items, std::int64_t n_vocab) {
+  for (const nb::handle item : items) {
+    if (!PyLong_CheckExact(item.ptr())) return false;  // bool is a subclass
+    int overflow = 0;
+    const std::int64_t token = PyLong_AsLongLongAndOverflow(item.ptr(), &overflow);
+    if (overflow != 0 || token < 0 || token >= n_vocab) return false;
+  }
+  return true;
+}
+
 // Sizes of the structs that cross the C boundary by value, as compiled here; the loader compares
 // them with llama_cpp's where that is no build of ours.
 nb::dict abi_sizes() {
@@ -56,6 +67,8 @@ NB_MODULE(_native, m) {
       "min_level"_a, "file"_a = -1);
   m.def("abi_sizes", &abi_sizes, nb::sig("def abi_sizes() -> dict[str, int]"));
   m.def("ggml_commit", [] { return std::string(ggml_commit()); });
+  m.def("are_tokens", &are_tokens, "items"_a, "n_vocab"_a,
+        nb::sig("def are_tokens(items: list[typing.Any], n_vocab: int) -> bool"));
   m.def("allowed_cores", &allowed_cores);
   m.def(
       "count_physical_cores",

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from functools import lru_cache
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,6 +11,11 @@ from engine_ext import SamplingParams
 from server.errors import invalid_field
 from server.schemas.samplers import Chain
 from server.schemas.values import INT32_MAX, Only, Real, Strings, Switch, Text, Whole
+
+# Fields whose value goes to the engine as it is.
+_SAME_NAME: Final = tuple(
+    name for name in SamplingParams.__slots__ if name not in ("seed", "logit_bias", "dry_base")
+)
 
 
 class SamplingFields(BaseModel):
@@ -68,10 +74,7 @@ class SamplingFields(BaseModel):
         Raises: ApiError naming the field for what the engine refuses.
         """
         changes: dict[str, Any] = {
-            name: value
-            for name in SamplingParams.__slots__
-            if name not in ("seed", "logit_bias", "dry_base")
-            and (value := getattr(self, name)) is not None
+            name: value for name in _SAME_NAME if (value := getattr(self, name)) is not None
         }
         if self.seed is not None:
             changes["seed"] = self.seed & 0xFFFFFFFF
@@ -85,7 +88,15 @@ class SamplingFields(BaseModel):
         if logit_bias is not None:
             changes["logit_bias"] = tuple(logit_bias)
         try:
+            if logit_bias is None and self.dry_sequence_breakers is None:
+                return _with_changes(defaults, tuple(changes.items()))
             return replace(defaults, **changes)
         except ValueError as error:
             name, _, text = str(error).partition(": ")
             raise invalid_field(name, text) from None
+
+
+@lru_cache(maxsize=64)
+def _with_changes(defaults: SamplingParams, changes: tuple[tuple[str, Any], ...]) -> SamplingParams:
+    """Kept, since a client mostly asks for the same; without what may be long."""
+    return replace(defaults, **dict(changes))

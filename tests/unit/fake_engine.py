@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from engine_ext import (
     DecodeLoop,
@@ -236,6 +236,9 @@ class FakeEngine:
     async def lazy_grammar(self, grammar: Grammar, wait: GrammarWait) -> Grammar:
         assert wait.triggers
         return replace(grammar, plan=cast("_native.TriggerPlan", object()))
+
+    def are_tokens(self, items: list[Any]) -> bool:
+        return all(type(item) is int and 0 <= item < N_VOCAB for item in items)
 
     async def tokenize(
         self, text: str, *, add_special: bool = True, parse_special: bool = True
