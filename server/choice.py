@@ -1,17 +1,15 @@
 """One sequence of a request, from the queue to its last event."""
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from engine_ext import EngineBusy, EngineError, EventKind, Request
-from server.admission import Ticket
-from server.errors import ApiError, server_fault, unavailable
+from engine_ext import EventKind
 from server.generation import Generation
 from server.responses.writer import ChoiceWriter
+from server.submission import Submission
 
 if TYPE_CHECKING:
-    from engine_ext import Engine, TokenEvent, TokenStream
+    from engine_ext import TokenEvent
 
 _TOKEN: Final = int(EventKind.TOKEN)
 _STARTED: Final = int(EventKind.STARTED)
@@ -21,28 +19,22 @@ _FINISHED: Final = int(EventKind.FINISHED)
 
 
 class Choice:
-    """Waits for its slot, submits, reads, cancels. Always `close` it: that frees the slot."""
+    """Reads what the engine makes of a submission and has it written. Always `close` it."""
 
     def __init__(
         self,
-        engine: "Engine",
-        ticket: Ticket,
-        request: Request,
+        submission: Submission,
         writer: ChoiceWriter,
         *,
         on_start: Callable[["Choice", "TokenEvent"], None],
         on_end: Callable[["Choice"], None],
         arrived_us: int,
     ) -> None:
-        self._engine = engine
-        self.ticket = ticket
-        self._request = request
+        self._submission = submission
+        self.ticket = submission.ticket
         self._on_start = on_start
         self._on_end = on_end
-        self._stream: TokenStream | None = None
-        self._is_drained = False
         self._is_closed = False
-        self._draining: asyncio.Task[None] | None = None
         self.arrived_us = arrived_us  # on the clock of the engine's events
         self.writer = writer
         self.generation: Generation = writer.generation
@@ -52,26 +44,18 @@ class Choice:
         """Where it is: queued, prefill, decode or done."""
         if self.generation.is_over:
             return "done"
-        if self._stream is None:
+        if self._submission.stream is None:
             return "queued"
         return "decode" if self.generation.timings.n_decoded else "prefill"
 
     async def submit(self) -> None:
         """Wait for a slot, then hand the sequence to the engine. Raises: ApiError."""
-        await self.ticket.granted()
-        try:
-            self._stream = self._engine.submit(self._request)
-        except EngineBusy as error:
-            raise unavailable(str(error)) from error
-        except EngineError as error:
-            raise server_fault(str(error)) from error
-        except ValueError as error:
-            raise ApiError(400, "invalid_request_error", str(error)) from error
+        await self._submission.started()
 
     def end_thoughts(self) -> None:
         """Have the model stop thinking, where it does."""
-        if self._stream is not None:
-            self._stream.end_thoughts()
+        if self._submission.stream is not None:
+            self._submission.stream.end_thoughts()
 
     async def run(self) -> None:
         """Generate everything; the writer keeps it. Raises: ApiError."""
@@ -106,13 +90,12 @@ class Choice:
 
     def take_frames(self, *, progress: bool) -> bytes:
         """As `read_frames`, but without waiting: b"" where there is nothing new."""
-        assert self._stream is not None
-        return self._frames_of(self._note(self._stream.take()), progress)
+        return self._frames_of(self._note(self._submission.take()), progress)
 
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Have `listener` called when there is something to `take_frames`; None ends it."""
-        assert self._stream is not None
-        self._stream.listen(listener)
+        assert self._submission.stream is not None
+        self._submission.stream.listen(listener)
 
     def _frames_of(self, events: "list[TokenEvent]", progress: bool) -> bytes:
         generation, writer = self.generation, self.writer
@@ -142,18 +125,14 @@ class Choice:
         return frames if generation.timings.n_decoded else writer.start() + frames
 
     async def _read(self) -> "list[TokenEvent]":
-        assert self._stream is not None
-        return self._note(await self._stream.read())
+        return self._note(await self._submission.read())
 
     def _note(self, events: "list[TokenEvent]") -> "list[TokenEvent]":
         if events and events[0].kind == _STARTED:
             self.ticket.started(events[0].slot)
             self._on_start(self, events[0])
         if events and events[-1].kind == _FINISHED:
-            assert self._stream is not None
-            self.generation.grammar_failure = self._stream.grammar_failure
-            self._is_drained = True
-            self.ticket.release()
+            self.generation.grammar_failure = self._submission.finished()
         return events
 
     def close(self) -> None:
@@ -162,13 +141,4 @@ class Choice:
             return
         self._is_closed = True
         self._on_end(self)
-        if self._stream is None or self._is_drained:
-            self.ticket.release()
-            return
-        self._stream.cancel()
-        self._draining = asyncio.get_running_loop().create_task(self._drain(self._stream))
-
-    async def _drain(self, stream: "TokenStream") -> None:
-        while await stream.read():
-            pass
-        self.ticket.release()
+        self._submission.close()

@@ -1,35 +1,28 @@
-"""A completion request as a whole: from its checked body to the last byte of the response."""
+"""From a completion request's checked body to its response."""
 
-import asyncio
 import secrets
 import string
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
-
-import orjson
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from engine_ext import Grammar, ReasoningBudget, Request, SamplingParams
 from server.admission import client_key
 from server.choice import Choice
-from server.disconnect import ClientGone, Disconnect, abort_connection
-from server.errors import JSON_TYPE, ApiError, error_response, invalid, invalid_field
+from server.completion_response import CompletionResponse
+from server.errors import invalid, invalid_field
 from server.generation import Generation
 from server.grammar.compile import compile_grammar
 from server.grammar.fields import read_grammar, read_preserved_tokens
 from server.grammar.spec import GrammarSpec
 from server.prompt import Prompt, read_logit_bias, read_prompts
-from server.request_record import record_of
 from server.responses.generation_settings import GenerationSettings
 from server.responses.writer import ChoiceWriter, ResponseFacts
 from server.schemas.completion import CompletionBody
 from server.schemas.lora import scales_of_all
 from server.state import ServerState
-from server.streaming import SlowClient, StreamOptions, stream_merged, stream_one
+from server.submission import Submission
 from server.text_stream import engine_stops
 from server.thoughts import Thoughts, reasoning_budget
 
@@ -52,7 +45,7 @@ async def make_completion(
     grammar: GrammarSpec | None = None,
     thoughts: Thoughts | None = None,
     marks: tuple[str, ...] = (),
-) -> "CompletionResponse":
+) -> CompletionResponse:
     """Tokenise, check against the model, and take places in the queue. Raises: ApiError.
 
     `grammar`: wins over what the body asks for. `thoughts`: when the model's must end. `marks`:
@@ -79,27 +72,11 @@ async def make_completion(
         thoughts,
         has_lazy_grammar=bool(body.grammar_lazy and compiled and compiled.plan),
     )
-    settings = replace(
-        _generation_settings(state, body, sampling),
-        grammar=grammar,
-        preserved_tokens=texts.preserved,
-    )
+    settings = _generation_settings(state, body, sampling, grammar, texts.preserved)
     await engine.prepare_stop(
         engine_stops(settings.stop),
         special=state.settings.special,
         preserved_tokens=texts.preserved,
-    )
-    facts = ResponseFacts(
-        body=body,
-        settings=settings,
-        model=state.model_name,
-        fingerprint=state.fingerprint,
-        completion_id="chatcmpl-" + _random_name(),
-        created=int(time.time()),
-        pieces=texts.pieces,
-        pieces_special=engine.token_pieces_special,
-        eog_tokens=sorted(engine.model.eog_tokens),
-        is_sentencepiece=engine.model.vocab_type == _SENTENCEPIECE,
     )
     n = body.n_choices
     tickets = state.admission.enter(
@@ -107,28 +84,72 @@ async def make_completion(
         key=client_key.get(),
         wanted=-1 if body.id_slot is None else body.id_slot,
     )
-    choices = []
+    submissions = []
     for index, ticket in enumerate(tickets):
-        prompt, child = prompts[index // n], facts.of_child(index % n)
-        generation = Generation(
-            index,
-            facts.pieces,
-            settings.stop,
-            state.metrics.inter_token,
-            is_limited=bool(body.n_indent) or (body.t_max_predict_ms or 0) > 0,
+        child = settings.of_child(index % n)
+        request = _engine_request(
+            state, body, child, prompts[index // n], compiled, budget, lora_scales
         )
-        choices.append(
-            Choice(
-                engine,
-                ticket,
-                _engine_request(state, child, prompt, compiled, budget, lora_scales),
-                writer(child, prompt, generation),
-                on_start=partial(_note_start, state),
-                on_end=state.metrics.observe_choice,
-                arrived_us=arrived_us,
+        submissions.append(Submission(engine, ticket, request))
+    try:
+        for submission in submissions:
+            submission.start()  # the engine computes while the rest of the answer is prepared
+        facts = _response_facts(state, body, settings, texts.pieces)
+        choices = []
+        for index, submission in enumerate(submissions):
+            child_facts, prompt = facts.of_child(index % n), prompts[index // n]
+            choices.append(
+                _choice(state, submission, child_facts, prompt, index, writer, arrived_us)
             )
-        )
-    return CompletionResponse(state, facts, choices)
+        return CompletionResponse(state, facts, choices)
+    except BaseException:
+        for submission in submissions:
+            submission.close()
+        raise
+
+
+def _response_facts(
+    state: ServerState, body: CompletionBody, settings: GenerationSettings, pieces: Sequence[bytes]
+) -> ResponseFacts:
+    engine = state.engine
+    return ResponseFacts(
+        body=body,
+        settings=settings,
+        model=state.model_name,
+        fingerprint=state.fingerprint,
+        completion_id="chatcmpl-" + _random_name(),
+        created=int(time.time()),
+        pieces=pieces,
+        pieces_special=engine.token_pieces_special,
+        eog_tokens=sorted(engine.model.eog_tokens),
+        is_sentencepiece=engine.model.vocab_type == _SENTENCEPIECE,
+    )
+
+
+def _choice(
+    state: ServerState,
+    submission: Submission,
+    facts: ResponseFacts,
+    prompt: Prompt,
+    index: int,
+    writer: Writers,
+    arrived_us: int,
+) -> Choice:
+    body = facts.body
+    generation = Generation(
+        index,
+        facts.pieces,
+        facts.settings.stop,
+        state.metrics.inter_token,
+        is_limited=bool(body.n_indent) or (body.t_max_predict_ms or 0) > 0,
+    )
+    return Choice(
+        submission,
+        writer(facts, prompt, generation),
+        on_start=partial(_note_start, state),
+        on_end=state.metrics.observe_choice,
+        arrived_us=arrived_us,
+    )
 
 
 def _random_name() -> str:
@@ -142,7 +163,11 @@ def _note_start(state: ServerState, choice: Choice, event: "TokenEvent") -> None
 
 
 def _generation_settings(
-    state: ServerState, body: CompletionBody, sampling: SamplingParams
+    state: ServerState,
+    body: CompletionBody,
+    sampling: SamplingParams,
+    grammar: GrammarSpec | None,
+    preserved_tokens: tuple[int, ...],
 ) -> GenerationSettings:
     return GenerationSettings(
         sampling=sampling,
@@ -155,6 +180,8 @@ def _generation_settings(
         timings_per_token=bool(body.timings_per_token),
         post_sampling_probs=bool(body.post_sampling_probs),
         backend_sampling=bool(body.backend_sampling),
+        grammar=grammar,
+        preserved_tokens=preserved_tokens,
         reasoning_format=body.reasoning_format or state.settings.reasoning_format,
         generation_prompt=body.generation_prompt or "",
         lora=body.lora or (),
@@ -163,13 +190,13 @@ def _generation_settings(
 
 def _engine_request(
     state: ServerState,
-    facts: ResponseFacts,
+    body: CompletionBody,
+    settings: GenerationSettings,
     prompt: Prompt,
     grammar: Grammar | None,
     budget: ReasoningBudget | None,
     lora_scales: tuple[float, ...],
 ) -> Request:
-    body, settings = facts.body, facts.settings
     max_tokens = state.settings.n_predict if settings.n_predict == -1 else settings.n_predict
     if max_tokens == 0 and not body.echo:
         max_tokens = 1  # llama-server's answer to 0; with `echo` the prompt alone is wanted
@@ -206,90 +233,3 @@ def _lora_scales(state: ServerState, body: CompletionBody) -> tuple[float, ...]:
         return scales_of_all(body.lora, len(state.lora_scales))
     except ValueError as error:
         raise invalid_field("lora", str(error)) from None
-
-
-class CompletionResponse(Response):
-    """Runs the request when it is sent, so that a client that leaves ends it in any state."""
-
-    def __init__(self, state: ServerState, facts: ResponseFacts, choices: Sequence[Choice]) -> None:
-        super().__init__()
-        self._state = state
-        self._facts = facts
-        self._choices = choices
-
-    @property
-    def is_running(self) -> bool:
-        """True while a choice has a slot."""
-        return any(choice.phase in ("prefill", "decode") for choice in self._choices)
-
-    @property
-    def allows_control(self) -> bool:
-        """Whether its request has asked for `reasoning_control`."""
-        return bool(self._facts.body.reasoning_control)
-
-    def end_thoughts(self) -> None:
-        """Have every choice that is thinking stop with it."""
-        for choice in self._choices:
-            choice.end_thoughts()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        record = record_of(scope)
-        record.choices = self._choices
-        self._state.live_completions[self._facts.completion_id] = self
-        try:
-            async with Disconnect(receive):
-                await self._run(scope, receive, send)
-        except ClientGone:
-            record.aborted = "disconnect"
-        except SlowClient:
-            record.aborted = "slow client"
-            await abort_connection(scope)
-        except ApiError as error:
-            await error_response(error, scope["path"])(scope, receive, send)
-        finally:
-            self._state.live_completions.pop(self._facts.completion_id, None)
-            for choice in self._choices:
-                choice.close()
-
-    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._facts.body.stream:
-            response = Response(await self._whole(), media_type=JSON_TYPE)
-            await response(scope, receive, send)
-            return
-        interval = self._facts.body.sse_ping_interval
-        settings = self._state.settings
-        options = StreamOptions(
-            progress=bool(self._facts.body.return_progress),
-            ping_s=settings.sse_ping_interval if interval is None else interval,
-            send_timeout_s=settings.send_timeout,
-        )
-        if len(self._choices) == 1:
-            await stream_one(self._choices[0], scope, send, options)
-        else:
-            await stream_merged(self._choices, scope, send, options)
-
-    async def _whole(self) -> bytes:
-        if len(self._choices) == 1:
-            await self._choices[0].run()
-        else:
-            await _run_all(self._choices)
-        writers = [choice.writer for choice in self._choices]
-        for writer in writers:
-            await self._drop_stop_probs(writer)
-        return orjson.dumps(writers[0].respond(writers))
-
-    async def _drop_stop_probs(self, writer: ChoiceWriter) -> None:
-        """llama-server leaves out as many entries as the stop string has tokens."""
-        if writer.probs and writer.generation.stopping_word:
-            word = writer.generation.stopping_word
-            tokens = await self._state.engine.tokenize(word, add_special=False, parse_special=False)
-            writer.drop_probs(len(tokens))
-
-
-async def _run_all(choices: Sequence[Choice]) -> None:
-    tasks = [asyncio.create_task(choice.run()) for choice in choices]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -196,6 +196,7 @@ class _Server(uvicorn.Server):
                 lifespan="on",
                 log_config=None,
                 access_log=False,
+                proxy_headers=False,  # nobody asks who the client is
                 server_header=False,
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=5,

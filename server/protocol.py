@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import is_ssl
 from uvicorn.server import ServerState
 
 from server.connection import Connection
@@ -35,7 +37,12 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._has_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        # Not uvicorn's, which asks for the addresses of both ends, a dozen calls whose answers
+        # nobody here needs.
+        self.connections.add(self)
+        self.transport = transport
+        self.flow = FlowControl(transport)
+        self.scheme = "https" if is_ssl(transport) else "http"
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -18,7 +18,7 @@ from server.visible_tokens import VisibleTokens
 
 if TYPE_CHECKING:
     from engine_ext import Engine, SamplingParams
-    from server.completion import CompletionResponse
+    from server.completion_response import CompletionResponse
 
 
 class Phase(Enum):

@@ -5,7 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from server.chat.plan import ChatPlan, prepare_chat
-from server.completion import CompletionResponse, make_completion
+from server.completion import make_completion
+from server.completion_response import CompletionResponse
 from server.responses.chat import ChatWriter
 
 if TYPE_CHECKING:

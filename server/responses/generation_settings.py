@@ -6,10 +6,10 @@ Source: llama.cpp 0c1e57098, tools/server/server-task.cpp (task_params::to_json)
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from engine_ext import SamplingParams
+from engine_ext import RANDOM_SEED, SamplingParams
 from server.grammar.spec import GrammarSpec, trigger_json
 from server.schemas.lora import Scales, scales_to_json
 
@@ -33,6 +33,14 @@ class GenerationSettings:
     reasoning_format: str = "none"
     generation_prompt: str = ""
     lora: Scales = ()
+
+    def of_child(self, child: int) -> "GenerationSettings":
+        """For choice number `child` of a prompt: seeds follow one another, as in llama-server."""
+        seed = self.sampling.seed
+        if child == 0 or seed == RANDOM_SEED:
+            return self
+        sampling = replace(self.sampling, seed=(seed + child) & RANDOM_SEED)
+        return replace(self, sampling=sampling)
 
     def to_json(self, eog_tokens: Sequence[int] = ()) -> dict[str, Any]:
         """As in a response. `eog_tokens` are shown as banned where `ignore_eos` is on."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
-from engine_ext import RANDOM_SEED
 from server.errors import ApiError, error_frame
 from server.generation import Generation
 from server.prompt import Prompt
@@ -35,12 +34,9 @@ class ResponseFacts:
     is_sentencepiece: bool
 
     def of_child(self, child: int) -> "ResponseFacts":
-        """For choice number `child` of a prompt: seeds follow one another, as in llama-server."""
-        sampling = self.settings.sampling
-        if child == 0 or sampling.seed == RANDOM_SEED:
-            return self
-        sampling = replace(sampling, seed=(sampling.seed + child) & RANDOM_SEED)
-        return replace(self, settings=replace(self.settings, sampling=sampling))
+        """For choice number `child` of a prompt."""
+        settings = self.settings.of_child(child)
+        return self if settings is self.settings else replace(self, settings=settings)
 
     @property
     def is_plain(self) -> bool:
