@@ -472,3 +472,28 @@ async def test_every_step_wakes_the_reader_at_most_once_and_fast_ones_share() ->
             n_writes[wake_interval_us] = stats.n_event_writes
     # Start, first token and end are never delayed; the 898 between them were one wake-up.
     assert n_writes[10_000_000] <= 6 < n_writes[0]
+
+
+async def test_token_ids_are_ints_of_the_vocabulary() -> None:
+    async with running_engine() as engine:
+        last = engine.model.n_vocab - 1
+        assert engine.are_tokens([0, 1, last])
+        assert engine.are_tokens([])
+        for wrong in (-1, last + 1, 2**31, 2**63, -(2**63), 2**200, True, 1.0, "1", None, [1]):
+            assert not engine.are_tokens([0, wrong, 1])
+
+
+async def test_requests_of_the_same_sampling_draw_their_own_seeds() -> None:
+    sampling = SamplingParams(temperature=2.0, top_k=0, top_p=1.0, min_p=0.0, ignore_eos=True)
+    async with running_engine() as engine:
+        prompt = await engine.tokenize("Once")
+
+        async def answer(params: SamplingParams) -> tuple[int, ...]:
+            request = Request(prompt=prompt, sampling=params, max_tokens=16)
+            return tuple((await generate(engine, request))[0])
+
+        assert len({await answer(sampling) for _ in range(4)}) > 1
+        seeded = SamplingParams(temperature=2.0, top_k=0, top_p=1.0, min_p=0.0, seed=7)
+        assert await answer(seeded) == await answer(seeded)
+        greedy = [await answer(SamplingParams(temperature=0, seed=seed)) for seed in (1, 2)]
+        assert greedy[0] == greedy[1]

@@ -1,6 +1,7 @@
 """A client that leaves ends its request in every state, and nobody else's."""
 
 import asyncio
+from typing import NoReturn
 
 import pytest
 from starlette.applications import Starlette
@@ -147,4 +148,21 @@ async def test_a_fault_of_the_engine_after_a_disconnect_is_nobodys() -> None:
     request.hang_up()
     await request.done()
     sequence.finish(FinishReason.EXCEPTION)
+    await slot_is_free(app)
+
+
+async def test_a_fault_after_the_engine_has_the_request_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise RuntimeError("broken")
+
+    engine = FakeEngine()
+    app = make_app(engine)
+    monkeypatch.setattr("server.completion._response_facts", fail)
+    request = start(app, stream=True, n=2)
+    with pytest.raises(RuntimeError, match="broken"):
+        await request.done()
+    assert request.status == 500
+    assert [sequence.is_cancelled for sequence in engine.sequences] == [True]
     await slot_is_free(app)
