@@ -95,6 +95,14 @@ __device__ T team_reduce(Team& team, T x, T neutral, Combine combine) {
   return warp_reduce(lane() < team.n_blocks ? read(&partial[lane()]) : neutral, combine);
 }
 
+// The first thread's value for every thread of the team. What the first block did is done by then.
+__device__ inline std::uint64_t team_first(Team& team, std::uint64_t mine) {
+  std::uint64_t* words = team.next_broadcast();
+  if (team.thread() == 0) words[0] = mine;
+  team.sync();
+  return words[0];
+}
+
 template <class T>
 __device__ __noinline__ T team_sum(Team& team, T x) {
   return team_reduce(team, x, T{}, [](T a, T b) { return a + b; });

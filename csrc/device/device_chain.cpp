@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "device/loop_state.h"
-
 namespace unpaced {
 namespace {
 
@@ -22,6 +20,24 @@ bool is_greedy(const SamplingParams& params, std::span<const SamplerKind> links)
     if (is_repetition(kind) || kind == SamplerKind::kTypicalP) return false;
   }
   return false;
+}
+
+// The links after the k best as a NucleusChain, if they are one.
+NucleusChain nucleus_of(const SamplingParams& params, std::int32_t top_k,
+                        std::span<const SamplerKind> links) noexcept {
+  const auto takes = [&links](SamplerKind kind) {
+    if (links.empty() || links.front() != kind) return false;
+    links = links.subspan(1);
+    return true;
+  };
+  NucleusChain chain{};
+  chain.has_top_p = takes(SamplerKind::kTopP);
+  chain.top_p = params.top_p;
+  chain.has_min_p = takes(SamplerKind::kMinP);
+  chain.temperature = takes(SamplerKind::kTemperature) ? params.temperature : 1.0F;
+  const bool is_long = top_k == 0 ? chain.has_top_p : top_k > kMaxNarrow;
+  chain.applies = is_long && links.empty() && !(params.dynatemp_range > 0.0F);
+  return chain;
 }
 
 }  // namespace
@@ -47,6 +63,9 @@ DeviceChain plan_device_chain(const SamplingParams& params, std::span<const Samp
   }
   const bool late_dry = std::ranges::find(chain.links, SamplerKind::kDry) != chain.links.end();
   chain.is_wide = chain.top_k == 0 || chain.top_k > kMaxNarrow || late_dry || after;
+  if (params.mirostat == 0 && !after) {
+    chain.nucleus = nucleus_of(params, chain.top_k, chain.links);
+  }
   return chain;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "device/loop_state.h"
 #include "sampling/sampling_params.h"
 
 namespace unpaced {
@@ -14,6 +15,7 @@ struct DeviceChain {
   std::int32_t top_k = 0;  // 0: all
   std::span<const SamplerKind> links;
   bool is_wide = false;  // the list is in global memory
+  NucleusChain nucleus{};
 };
 
 // links: those of the sampler that do something. after: the probabilities of the list are wanted.

@@ -86,6 +86,7 @@ void DeviceSampler::upload(const RequestSpec& spec, const Sampler& sampler, cuda
   d.top_k = chain.top_k;
   d.n_links = static_cast<std::int32_t>(chain.links.size());
   std::copy(chain.links.begin(), chain.links.end(), d.links);
+  d.nucleus = chain.nucleus;
   d.is_wide = chain.is_wide;
   d.needs_cluster = chain.top_k == 0 || kind == LogprobKind::kBefore;
   d.penalties = repetition.penalties();

@@ -83,6 +83,24 @@ struct DeviceDry {
   bool applies;  // to this step
 };
 
+// A chain of top-p, min-p and a temperature, in this order, on the whole row (top-p is needed) or
+// on more of its best than a warp takes (none is): certain_draw.cuh.
+struct NucleusChain {
+  bool applies;
+  bool has_top_p;
+  bool has_min_p;
+  float top_p;
+  float temperature;  // 1: none
+};
+
+// How the tokens of such a chain were drawn.
+struct NucleusTally {
+  std::int32_t by_min_p;    // where min-p cuts, top-p surely does not
+  std::int32_t by_top_p;    // both cuts are sure
+  std::int32_t among_best;  // both cuts of the k best are
+  std::int32_t in_order;    // by the sums in order
+};
+
 // One request's sampler on the device.
 struct DeviceSampling {
   SamplingParams params;
@@ -93,6 +111,8 @@ struct DeviceSampling {
   std::int32_t top_k;    // how many candidates the row's selection lists; 0: the whole row
   std::int32_t n_links;  // of the chain after that selection
   SamplerKind links[kMaxChainLength];
+  NucleusChain nucleus;
+  NucleusTally nucleus_tally;
   bool is_wide;        // the list is in global memory: wide_chain.cuh
   bool needs_cluster;  // the list is long, or logarithms of probabilities are wanted
   Penalties penalties;

@@ -35,6 +35,21 @@ __device__ inline std::uint64_t warp_greatest(std::uint64_t key) {
   return key;
 }
 
+// Sorts n keys of shared memory, at most a fourth as many as threads, the greatest first: counts
+// for each how many are greater. The whole block.
+__device__ inline void rank_keys(std::uint64_t* keys, std::int32_t n) {
+  const auto i = static_cast<std::int32_t>(threadIdx.x / 4);
+  const std::uint64_t mine = i < n ? keys[i] : 0;
+  std::int32_t rank = 0;
+#pragma unroll 4
+  for (std::int32_t j = threadIdx.x % 4; j < n; j += 4) rank += keys[j] > mine ? 1 : 0;
+  rank += __shfl_xor_sync(kAllLanes, rank, 1);
+  rank += __shfl_xor_sync(kAllLanes, rank, 2);
+  __syncthreads();
+  if (i < n && threadIdx.x % 4 == 0) keys[rank] = mine;
+  __syncthreads();
+}
+
 // Sorts n keys of shared memory, the greatest first: a bitonic network. They may be overwritten up
 // to the next power of two. The whole block.
 __device__ inline void sort_keys(std::uint64_t* keys, std::int32_t n) {

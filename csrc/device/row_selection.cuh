@@ -24,7 +24,8 @@ struct Shared {
   Candidate list[kMaxListed];
   alignas(8) Candidate scratch[kMaxListed];
   std::uint64_t best_of_warp[kThreads / 32];
-  double u;  // the draw's number of the random stream
+  double u;      // the draw's number of the random stream
+  double total;  // of a block's sum
   std::int32_t n_hot;
   std::int32_t n_found;
   std::int32_t first;  // the lowest index of a search
@@ -93,16 +94,27 @@ __device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t
   __syncthreads();
   if (shared.n_hot > kMaxHot) return false;
   const auto lane = static_cast<std::int32_t>(threadIdx.x % 32U);
-  for (std::int32_t i = threadIdx.x / 32; i < shared.n_hot; i += kThreads / 32) {
-    const std::int32_t token = shared.hot[i] * kGroup + lane;
-    const std::uint64_t key = token < a.n_vocab ? key_of(a.logits[token], token) : 0U;
-    const bool reaches = key != 0U && key >= threshold;
-    const std::uint32_t lanes = __ballot_sync(kAllLanes, reaches);
-    std::int32_t base = 0;
-    if (lane == 0) base = atomicAdd(&shared.n_found, __popc(lanes));
-    base = __shfl_sync(kAllLanes, base, 0);
-    const std::int32_t slot = base + __popc(lanes & ((1U << lane) - 1U));
-    if (reaches && slot < kMaxFound) shared.team.room[slot] = key;
+  constexpr std::int32_t kWarps = kThreads / 32;
+  constexpr std::int32_t kAtOnce = 4;  // groups on their way to a warp
+  for (std::int32_t first = threadIdx.x / 32; first < shared.n_hot; first += kAtOnce * kWarps) {
+    std::uint64_t key[kAtOnce];
+#pragma unroll
+    for (std::int32_t j = 0; j < kAtOnce; ++j) {
+      const std::int32_t i = first + j * kWarps;
+      const std::int32_t token = i < shared.n_hot ? shared.hot[i] * kGroup + lane : a.n_vocab;
+      key[j] = token < a.n_vocab ? key_of(a.logits[token], token) : 0U;
+    }
+#pragma unroll
+    for (std::int32_t j = 0; j < kAtOnce; ++j) {
+      const bool reaches = key[j] != 0U && key[j] >= threshold;
+      const std::uint32_t lanes = __ballot_sync(kAllLanes, reaches);
+      if (lanes == 0U) continue;
+      std::int32_t base = 0;
+      if (lane == 0) base = atomicAdd(&shared.n_found, __popc(lanes));
+      base = __shfl_sync(kAllLanes, base, 0);
+      const std::int32_t slot = base + __popc(lanes & ((1U << lane) - 1U));
+      if (reaches && slot < kMaxFound) shared.team.room[slot] = key[j];
+    }
   }
   __syncthreads();
   return shared.n_found <= kMaxFound;

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "device/certain_draw.cuh"
 #include "device/cuda_memory.h"
 #include "device/logprob_report.cuh"
 #include "device/row_selection.cuh"
@@ -103,13 +104,11 @@ __device__ TokenId draw_narrow(const StepKernelArguments& a, const std::uint64_t
   return threadIdx.x < 32 ? warp_chain(*a.sampling, shared, n) : -1;
 }
 
-// Fills the wide list: the k best of the row, by this block alone, or the whole row.
-__device__ void fill_list(const StepKernelArguments& a, const std::uint64_t* keys, WideChain& w,
-                          std::uint64_t best) {
+// Fills the wide list: the n_best of shared.list, by this block alone, or the whole row.
+__device__ void fill_list(const StepKernelArguments& a, WideChain& w, std::int32_t n_best) {
   Item* items = w.list.items;
-  const std::int32_t top_k = w.s.top_k;
-  if (top_k > 0) {
-    w.list.size = select_top(a, keys, w.shared, top_k, best);
+  if (w.s.top_k > 0) {
+    w.list.size = n_best;
     w.list.sorted = true;
     for (std::int32_t i = threadIdx.x; i < w.list.size; i += kThreads) {
       items[i] = {w.shared.list[i].logit, w.shared.list[i].token};
@@ -135,8 +134,13 @@ __device__ TokenId draw_wide(const StepKernelArguments& a, const std::uint64_t* 
                              Shared& shared, std::uint64_t best, StepLogprobs* report) {
   DeviceSampling& s = *a.sampling;
   const WideScratch& scratch = team_room().scratch;
+  const std::int32_t n_best = s.top_k > 0 ? select_top(a, keys, shared, s.top_k, best) : 0;
+  if (s.nucleus.applies) {
+    const TokenId token = draw_nucleus(s, a.logits, team, shared, best, n_best);
+    if (token >= 0) return token;
+  }
   WideChain w{team, {.items = scratch.items[0], .spare = scratch.items[1]}, s, shared};
-  fill_list(a, keys, w, best);
+  fill_list(a, w, n_best);
   if (w.leave()) return -1;
   const std::int32_t n_links = s.n_links;
   for (std::int32_t i = 0; i < n_links; ++i) {
@@ -190,7 +194,7 @@ __global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArgume
   if (rank == 0) {
     if (s.dry.last_n > 0) find_dry(s, shared);
     adjust_row(a, keys);
-    if (s.n_biases + s.n_row_links > 0) best = best_key(keys, n, shared);
+    if (changes_row(s)) best = best_key(keys, n, shared);
   }
   TokenId token = -1;
   if (s.is_wide) {

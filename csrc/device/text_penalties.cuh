@@ -105,6 +105,11 @@ __device__ inline void add_biases(const StepKernelArguments& a) {
   __syncthreads();
 }
 
+// Whether biases or links change the row before anything else, by the first block.
+__device__ inline bool changes_row(const DeviceSampling& s) {
+  return s.n_biases + s.n_row_links > 0;
+}
+
 // Biases, then the row's links, into the row; the touched groups' keys follow. The whole block.
 __device__ inline void adjust_row(const StepKernelArguments& a, std::uint64_t* keys) {
   const DeviceSampling& s = *a.sampling;

@@ -29,6 +29,10 @@ class WideMemory {
             .partial = partial_.data(),
             .broadcast = broadcast_.data(),
             .u = u_.data(),
+            .nucleus_sums = nucleus_sums_.data(),
+            .nucleus_mass = nucleus_mass_.data(),
+            .listed = listed_.data(),
+            .n_listed = n_listed_.data(),
             .repetition = repetition_.data()};
   }
 
@@ -45,6 +49,10 @@ class WideMemory {
         partial_(2 * kMaxTeamBlocks),
         broadcast_(4),
         u_(1),
+        nucleus_sums_(kMaxTeamBlocks * kNucleusRoom),
+        nucleus_mass_(static_cast<std::size_t>(kMaxTeamBlocks) * kMassBuckets),
+        listed_(kMaxSureListed),
+        n_listed_(1),
         repetition_(n_vocab) {
     cuda_check(cudaMemset(repetition_.data(), 0, n_vocab * sizeof(std::int32_t)), "cudaMemset");
   }
@@ -60,6 +68,10 @@ class WideMemory {
   DeviceArray<std::uint64_t> partial_;
   DeviceArray<std::uint64_t> broadcast_;
   DeviceArray<double> u_;
+  DeviceArray<double> nucleus_sums_;
+  DeviceArray<std::uint32_t> nucleus_mass_;
+  DeviceArray<std::uint64_t> listed_;
+  DeviceArray<std::int32_t> n_listed_;
   DeviceArray<std::int32_t> repetition_;
 };
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Decode on an NVIDIA GPU over HTTP, beside llama-server and llama-bench of the same libraries.
 
-Parts, all in one run: `models` (every model, the default chain), `chains` (top-k 0 and penalties),
-`depths` (512 to 32k tokens in the context), `load` (spinners on every core but the server's two
-and the client's, then on all) and `soak` (30 000 tokens in one process). Servers hold the model at
-the same time and answer in turn; the order alternates. Timing is the client's. Medians of rounds.
+Parts, all in one run: `models` (every model, the default chain), `chains` (top-k 0, top-k 1000,
+penalties), `depths` (512 to 32k tokens in the context), `load` (spinners on every core but the
+server's two and the client's, then on all) and `soak` (30 000 tokens in one process). Servers hold
+the model at the same time and answer in turn; the order alternates. Timing is the client's. Medians
+of rounds.
 """
 
 import argparse
@@ -38,6 +39,7 @@ from tests.bench.peer import Peer
 CHAINS: dict[str, dict[str, Any]] = {
     "default": {},
     "top-k 0": {"top_k": 0},
+    "top-k 1000": {"top_k": 1000},
     "penalties": {"repeat_penalty": 1.1, "frequency_penalty": 0.1, "repeat_last_n": 256},
 }
 DEPTHS = (512, 8192, 32000)

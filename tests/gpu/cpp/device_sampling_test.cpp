@@ -1,12 +1,16 @@
 // Draws the same tokens by the device's kernels and by the host's sampling core, from the same rows
 // of logits, for random chains over vocabularies of several sizes.
 //
-//   device_sampling_test [chains of each kind] [seed] [vocabulary]
+//   device_sampling_test [chains of each kind] [seed] [vocabulary] [the only kind]
+//
+// Kinds: -3 top-p with min-p and a temperature at most, -2 mirostat, -1 mixed, 0 .. 8 one link
+// alone.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <string>
 
+#include "nucleus_cases.h"
 #include "random_chain.h"
 #include "sampling/logprobs.h"
 #include "step_rig.h"
@@ -19,12 +23,15 @@ namespace {
 constexpr std::int32_t kContext = 1024;
 constexpr std::int32_t kSteps = 6;
 constexpr std::int32_t kMaxReports = 12;
+constexpr std::int32_t kNucleus = -3;      // the kind of chain that nucleus_cases.h makes
+constexpr std::int32_t kManyTokens = 700;  // enough for each of its ways
 
 struct Tally {
   std::int32_t n_chains = 0;
   std::int32_t n_refused = 0;
   std::int32_t n_tokens = 0;
   std::int32_t n_different = 0;
+  NucleusTally nucleus{};
 };
 
 bool close(float a, float b) {
@@ -59,8 +66,20 @@ std::string compare_logprobs(const StepLogprobs& found, const RequestSpec& spec,
   return "";
 }
 
+// Adds what the device has counted since the upload.
+void count_nucleus(const StepRig& rig, NucleusTally& sum) {
+  NucleusTally found{};
+  cuda_check(cudaMemcpy(&found, &rig.sampler.device()->nucleus_tally, sizeof found,
+                        cudaMemcpyDeviceToHost),
+             "cudaMemcpy");
+  sum.by_min_p += found.by_min_p;
+  sum.by_top_p += found.by_top_p;
+  sum.among_best += found.among_best;
+  sum.in_order += found.in_order;
+}
+
 void compare(StepRig& rig, Sampler& sampler, TopLogprobs& top, Random& random, RequestSpec& spec,
-             std::int32_t n_vocab, Tally& tally) {
+             std::int32_t n_vocab, std::int32_t only, Tally& tally) {
   sampler.reset(spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt);
   ++tally.n_chains;
   if (DeviceSampler::refusal(spec, sampler) != HostReason::kNone) {
@@ -70,7 +89,9 @@ void compare(StepRig& rig, Sampler& sampler, TopLogprobs& top, Random& random, R
   rig.sampler.upload(spec, sampler, rig.stream());
   rig.start(kMaxSteps);
   for (std::int32_t i = 0; i < kSteps; ++i) {
-    const std::vector<float> row = random_row(random, n_vocab);
+    const double u = sampler.streams().rng.next_f64();  // of a copy
+    const std::vector<float> row =
+        only == kNucleus ? nucleus_row(random, n_vocab, spec, u) : random_row(random, n_vocab);
     const SampleResult expected = sampler.sample(row.data());
     rig.set_row(row);
     rig.enqueue_step();
@@ -92,6 +113,7 @@ void compare(StepRig& rig, Sampler& sampler, TopLogprobs& top, Random& random, R
     if (found < 0) return;  // the request has ended
     sampler.accept(found);
   }
+  count_nucleus(rig, tally.nucleus);
   // The streams have moved as the host's did: the next token by the host is the device's.
   Sampler before(n_vocab, kContext);
   before.reset(spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt);
@@ -121,16 +143,20 @@ int main(int argc, char** argv) {
     TopLogprobs top(n_vocab);
     Random random(seed);
     Tally all;
-    for (std::int32_t only = -2; only < 9; ++only) {
+    const std::int32_t first = argc > 4 ? std::atoi(argv[4]) : kNucleus;
+    const std::int32_t last = argc > 4 ? first : 8;
+    for (std::int32_t only = first; only <= last; ++only) {
       Tally tally;
-      const std::int32_t n = only == -1 ? 6 * n_chains : n_chains;
+      const std::int32_t n = only == -1 || only == kNucleus ? 6 * n_chains : n_chains;
       for (std::int32_t i = 0; i < n; ++i) {
-        RequestSpec spec = random_request(random, n_vocab, only);
-        compare(rig, sampler, top, random, spec, n_vocab, tally);
+        RequestSpec spec = only == kNucleus ? nucleus_request(random, n_vocab)
+                                            : random_request(random, n_vocab, only);
+        compare(rig, sampler, top, random, spec, n_vocab, only, tally);
       }
-      const char* name = only == -2   ? "mirostat"
-                         : only == -1 ? "mixed"
-                                      : name_of(static_cast<SamplerKind>(only));
+      const char* name = only == kNucleus ? "nucleus"
+                         : only == -2     ? "mirostat"
+                         : only == -1     ? "mixed"
+                                          : name_of(static_cast<SamplerKind>(only));
       if (tally.n_different > 0) {
         std::printf("vocabulary %6d  %-12s %d of %d chains differ\n", n_vocab, name,
                     tally.n_different, tally.n_chains);
@@ -139,11 +165,22 @@ int main(int argc, char** argv) {
       all.n_refused += tally.n_refused;
       all.n_tokens += tally.n_tokens;
       all.n_different += tally.n_different;
+      if (only == kNucleus) all.nucleus = tally.nucleus;
     }
     std::printf("vocabulary %6d: %d chains (%d refused), %d tokens, %d differ\n", n_vocab,
                 all.n_chains, all.n_refused, all.n_tokens, all.n_different);
+    const NucleusTally& n = all.nucleus;
+    std::printf(
+        "vocabulary %6d: nuclei cut surely by min-p %d, by top-p %d, among the best %d, in order "
+        "%d\n",
+        n_vocab, n.by_min_p, n.by_top_p, n.among_best, n.in_order);
     std::fflush(stdout);
     n_different += all.n_different;
+    if (n_vocab < kManyTokens || n_chains < 10 || first != kNucleus) continue;
+    if (n.by_min_p == 0 || n.by_top_p == 0 || n.among_best == 0 || n.in_order == 0) {
+      std::printf("vocabulary %6d: a way was not taken\n", n_vocab);
+      ++n_different;
+    }
   }
   return n_different == 0 ? 0 : 1;
 }

@@ -19,6 +19,8 @@ target_sources(masked_draw_test PRIVATE "${UNPACED_CSRC}/reasoning_budget.cpp"
                                         "${UNPACED_CSRC}/stop_strings.cpp")
 unpaced_cpp_test(ordered_sum_test ordered_sum_test.cpp)
 target_compile_options(ordered_sum_test PRIVATE -O3 -ffp-contract=off)
+unpaced_cpp_test(nucleus_bounds_test nucleus_bounds_test.cpp)
+target_compile_options(nucleus_bounds_test PRIVATE -O3 -ffp-contract=off)
 
 # Beside llama.cpp's samplers, for Python (tests/support/sampling_build.py compiles it by itself, too).
 if(TARGET llama_cpp AND NOT UNPACED_SANITIZE)
