@@ -8,7 +8,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from engine_ext._native import Histogram as Histogram
     from engine_ext._native import TokenEvent as TokenEvent
+    from engine_ext._native import TokenFrames as TokenFrames
     from engine_ext.config import EngineConfig as EngineConfig
     from engine_ext.decode_loop import DecodeLoop as DecodeLoop
     from engine_ext.engine import Engine as Engine
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from engine_ext.sampling_params import SamplingParams as SamplingParams
     from engine_ext.stats import EngineState as EngineState
     from engine_ext.stats import EngineStats as EngineStats
+    from engine_ext.token_frames import FrameField as FrameField
+    from engine_ext.token_frames import FrameTemplate as FrameTemplate
     from engine_ext.token_stream import TokenStream as TokenStream
 
 _HOMES = {
@@ -52,11 +56,14 @@ _HOMES = {
     "EngineStats": "stats",
     "EventKind": "events",
     "FinishReason": "events",
+    "FrameField": "token_frames",
+    "FrameTemplate": "token_frames",
     "Grammar": "grammar",
     "GrammarError": "errors",
     "GrammarKind": "grammar",
     "GrammarTrigger": "grammar",
     "GrammarWait": "grammar",
+    "Histogram": "_native",
     "MemoryPlan": "memory_plan",
     "ModelInfo": "model_info",
     "ModelOptions": "model_options",
@@ -70,6 +77,7 @@ _HOMES = {
     "SamplingParams": "sampling_params",
     "SlotFileError": "errors",
     "TokenEvent": "_native",
+    "TokenFrames": "_native",
     "TokenStream": "token_stream",
     "set_native_log": "native_log",
 }

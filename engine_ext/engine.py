@@ -207,7 +207,7 @@ class Engine:
         spec = self._spec(request)
         if not self._native.submit(spec):
             raise EngineBusy("every slot and every waiting place is taken")
-        stream = TokenStream(spec.id, self._cancel, spec.mask, spec.reasoning_budget)
+        stream = TokenStream(spec.id, self._cancel, self._native, spec.mask, spec.reasoning_budget)
         self._streams[spec.id] = stream
         return stream
 
@@ -267,22 +267,28 @@ class Engine:
 
     def _on_readable(self) -> None:
         native = self._native
-        native.acknowledge()
-        streams = self._streams
-        while True:
-            with_news: list[TokenStream] = []
-            for event in native.drain():
-                stream = streams[event.request_id]
-                if stream.push(event):
-                    with_news.append(stream)
-                if event.kind == _FINISHED:
-                    del streams[event.request_id]
-            for stream in with_news:
-                stream.wake()
-            if native.park():
-                break
-        if not self._state_changed.is_set():
+        is_parked = False
+        while not is_parked:
+            events, listeners = native.drain()
+            if events:
+                self._hand_out(events)
+            for listener in listeners:
+                listener()
+            is_parked = native.park()
+        if self._model is None and not self._state_changed.is_set():
             self._state_changed.set()
+
+    def _hand_out(self, events: list[_native.TokenEvent]) -> None:
+        streams = self._streams
+        with_news: list[TokenStream] = []
+        for event in events:
+            stream = streams[event.request_id]
+            if stream.push(event):
+                with_news.append(stream)
+            if event.kind == _FINISHED:
+                del streams[event.request_id]
+        for stream in with_news:
+            stream.wake()
 
     def _spec(self, request: Request) -> _native.RequestSpec:
         sampling = request.sampling
@@ -409,13 +415,13 @@ class Engine:
         return await asyncio.to_thread(self._native.detokenize, list(tokens), special)
 
     @property
-    def token_pieces(self) -> Sequence[bytes]:
-        """Text of every token, by id; control tokens are empty."""
+    def token_pieces(self) -> list[bytes]:
+        """Text of every token, by id; control tokens are empty. Not to be changed."""
         return self._pieces
 
     @property
-    def token_pieces_special(self) -> Sequence[bytes]:
-        """Text of every token, by id; control tokens are spelled out."""
+    def token_pieces_special(self) -> list[bytes]:
+        """Text of every token, by id; control tokens are spelled out. Not to be changed."""
         return self._pieces_special
 
     def _read_model_info(self) -> ModelInfo:

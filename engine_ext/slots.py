@@ -106,7 +106,7 @@ class Slots:
         if not self._native.act(action):
             raise EngineBusy("too many actions wait for a slot")
         # Once handed over it is done, even if the client leaves meanwhile.
-        stream = self._streams[action.id] = TokenStream(action.id, lambda _: None)
+        stream = self._streams[action.id] = TokenStream(action.id, lambda _: None, self._native)
         (event,) = await stream.read()
         if event.finish_reason != FinishReason.NONE:
             raise EngineError("the engine stopped, or failed, before the slot was free")

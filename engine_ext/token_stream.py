@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from engine_ext.events import EventKind
 
 if TYPE_CHECKING:
-    from engine_ext._native import ReasoningBudget, TokenEvent, TokenMask
+    from engine_ext._native import ReasoningBudget, TokenEvent, TokenFrames, TokenMask
 
 _FINISHED = int(EventKind.FINISHED)
+
+
+class Framing(Protocol):
+    """Who makes frames of a request's tokens: the native engine."""
+
+    def frame(self, request_id: int, frames: TokenFrames, listener: Callable[[], None]) -> None:
+        """See `TokenStream.begin_frames`."""
+
+    def unframe(self, request_id: int) -> None:
+        """See `TokenStream.end_frames`."""
 
 
 class TokenStream:
@@ -22,6 +32,7 @@ class TokenStream:
         "_cancel",
         "_events",
         "_finished",
+        "_framing",
         "_listener",
         "_mask",
         "_waiter",
@@ -32,6 +43,7 @@ class TokenStream:
         self,
         request_id: int,
         cancel: Callable[[int], None],
+        framing: Framing,
         mask: TokenMask | None = None,
         budget: ReasoningBudget | None = None,
     ) -> None:
@@ -39,6 +51,7 @@ class TokenStream:
         self._mask = mask
         self._budget = budget
         self._cancel = cancel
+        self._framing = framing
         self._events: list[TokenEvent] = []
         self._finished = False
         self._waiter: asyncio.Future[None] | None = None
@@ -93,6 +106,18 @@ class TokenStream:
         listener must not raise. None ends it; `read` works again from then on.
         """
         self._listener = listener
+
+    def begin_frames(self, frames: TokenFrames, listener: Callable[[], None]) -> None:
+        """Have the request's tokens go to `frames`, and no events made of them; `listener`, which
+        must not raise, is called where there are new ones. Other events come as ever.
+
+        Call it when all events have been taken, so that no token is passed over.
+        """
+        self._framing.frame(self.request_id, frames, listener)
+
+    def end_frames(self) -> None:
+        """Have tokens come as events again. Idempotent."""
+        self._framing.unframe(self.request_id)
 
     def push(self, event: TokenEvent) -> bool:
         """For the engine: append the next event. True: the reader has no others, so `wake` it."""

@@ -9,7 +9,7 @@ from server.responses.writer import ChoiceWriter
 from server.submission import Submission
 
 if TYPE_CHECKING:
-    from engine_ext import TokenEvent
+    from engine_ext import TokenEvent, TokenFrames
 
 _TOKEN: Final = int(EventKind.TOKEN)
 _STARTED: Final = int(EventKind.STARTED)
@@ -35,6 +35,7 @@ class Choice:
         self._on_start = on_start
         self._on_end = on_end
         self._is_closed = False
+        self._frames: TokenFrames | None = None
         self.arrived_us = arrived_us  # on the clock of the engine's events
         self.writer = writer
         self.generation: Generation = writer.generation
@@ -90,12 +91,37 @@ class Choice:
 
     def take_frames(self, *, progress: bool) -> bytes:
         """As `read_frames`, but without waiting: b"" where there is nothing new."""
-        return self._frames_of(self._note(self._submission.take()), progress)
+        framed = self._end_framing()
+        frames = self._frames_of(self._note(self._submission.take()), progress)
+        return framed + frames if framed else frames
 
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Have `listener` called when there is something to `take_frames`; None ends it."""
         assert self._submission.stream is not None
+        if listener is None:
+            self._end_framing()
         self._submission.stream.listen(listener)
+
+    def begin_framing(self, listener: Callable[[], None]) -> "TokenFrames | None":
+        """Have the engine write the frames of tokens itself, and call `listener` when there are
+        some; until the next `take_frames`. None where each token must be looked at.
+        """
+        assert self._submission.stream is not None
+        template = self.writer.template() if self.generation.allows_frames else None
+        if template is not None:
+            self._frames = self.generation.begin_frames(template)
+            self._submission.stream.begin_frames(self._frames, listener)
+        return self._frames
+
+    def _end_framing(self) -> bytes:
+        frames, self._frames = self._frames, None
+        if frames is None:
+            return b""
+        assert self._submission.stream is not None
+        self._submission.stream.end_frames()
+        self.generation.end_frames()
+        self.writer.framed(frames.take_text().decode())
+        return frames.take()
 
     def _frames_of(self, events: "list[TokenEvent]", progress: bool) -> bytes:
         generation, writer = self.generation, self.writer

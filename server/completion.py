@@ -109,7 +109,7 @@ async def make_completion(
 
 
 def _response_facts(
-    state: ServerState, body: CompletionBody, settings: GenerationSettings, pieces: Sequence[bytes]
+    state: ServerState, body: CompletionBody, settings: GenerationSettings, pieces: list[bytes]
 ) -> ResponseFacts:
     engine = state.engine
     return ResponseFacts(

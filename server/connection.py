@@ -9,18 +9,24 @@ from starlette.types import Scope
 _KEY: Final = "unpaced.connection"
 
 
+def as_chunk(data: bytes) -> bytes:
+    """As one chunk of a body in chunked coding; `data` is not empty."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """An ASGI extension, for the token path and for clients that do not read.
 
-    `write_chunk`: send a piece of a chunked response body whose headers are out, now and without a
-    coroutine; False if the client is behind, so that the next piece must wait for ASGI's `send`.
+    `write`: send a chunk of a response body in chunked coding whose headers are out, now and
+    without a coroutine; False if the client is behind, so that the next one must wait for ASGI's
+    `send`.
     `take_body`: the request's whole body if it has come, as it mostly has, else None; what was
     taken does not come from `receive` any more.
     `abort`: drop the connection and what is still to be sent.
     """
 
-    write_chunk: Callable[[bytes], bool]
+    write: Callable[[bytes], bool]
     take_body: Callable[[], bytes | None]
     abort: Callable[[], None]
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from engine_ext import EventKind, FinishReason
+from engine_ext import EventKind, FinishReason, TokenFrames
 from server.errors import ApiError, invalid, server_fault, unavailable
 from server.histogram import Histogram
 from server.text_stream import TextStream, engine_stops
 from server.timings import Timings
 
 if TYPE_CHECKING:
-    from engine_ext import TokenEvent
+    from engine_ext import FrameTemplate, TokenEvent
 
 _STARTED: Final = int(EventKind.STARTED)
 _PREFILL: Final = int(EventKind.PREFILL)
@@ -39,27 +39,28 @@ class Generation:
     """
 
     __slots__ = (
+        "_frames",
+        "_has_new_line",
         "_inter_token",
         "_is_limited",
         "_pieces",
         "_text",
+        "_timings",
         "cut_line",
         "error",
         "grammar_failure",
-        "has_new_line",
         "index",
         "is_over",
         "n_cells",
         "slot",
         "stop_type",
-        "timings",
         "truncated",
     )
 
     def __init__(
         self,
         index: int,
-        pieces: Sequence[bytes],
+        pieces: list[bytes],
         stops: Sequence[str],
         inter_token: Histogram,
         *,
@@ -71,8 +72,9 @@ class Generation:
         self._inter_token = inter_token
         self._is_limited = is_limited and len(engine_stops(stops)) == len(set(stops) - {""})
         self.slot = -1
-        self.timings = Timings()
-        self.has_new_line = False
+        self._timings = Timings()
+        self._has_new_line = False
+        self._frames: TokenFrames | None = None
         self.truncated = False
         self.stop_type = "none"
         self.cut_line = -1
@@ -84,6 +86,20 @@ class Generation:
         self.n_cells = 0
         """Tokens of this sequence that the slot's KV holds: all but the last one, less what context
         shifts dropped."""
+
+    @property
+    def timings(self) -> Timings:
+        """When what happened, and how many tokens there are."""
+        frames = self._frames
+        if frames is not None:
+            self._timings.n_decoded = frames.n_decoded
+            self._timings.last_token_us = frames.last_us
+        return self._timings
+
+    @property
+    def has_new_line(self) -> bool:
+        """Whether the text has more than one line."""
+        return self._has_new_line if self._frames is None else self._frames.has_new_line
 
     @property
     def stopping_word(self) -> str:
@@ -107,12 +123,12 @@ class Generation:
             return self._take_token(event)
         if kind == _STARTED:
             self.slot = event.slot
-            self.timings.start_us = event.t_us
-            self.timings.n_prompt = event.n_prompt
-            self.timings.n_cached = self.timings.n_processed = event.n_cached
+            self._timings.start_us = event.t_us
+            self._timings.n_prompt = event.n_prompt
+            self._timings.n_cached = self._timings.n_processed = event.n_cached
         elif kind == _PREFILL:
-            self.timings.n_processed = event.n_processed
-            self.timings.prompt_us = event.t_us
+            self._timings.n_processed = event.n_processed
+            self._timings.prompt_us = event.t_us
         elif kind == _FINISHED and not self.is_over:
             self._take_finish(FinishReason(event.finish_reason), event)
         return None
@@ -121,13 +137,46 @@ class Generation:
         """What the stop machine held back; call once, when `is_over`."""
         rest = self._text.finish()
         if "\n" in rest:
-            self.has_new_line = True
+            self._has_new_line = True
         return rest
+
+    @property
+    def allows_frames(self) -> bool:
+        """Whether the next tokens may pass this object by.
+
+        Not before the first, and not where stop strings may cut the text.
+        """
+        return not (self._text.has_stops or self.is_over or not self._timings.n_decoded)
+
+    def begin_frames(self, template: "FrameTemplate") -> TokenFrames:
+        """What goes on in this object's place, with its text and figures, until `end_frames`."""
+        timings = self._timings
+        self._frames = TokenFrames(
+            self._pieces,
+            list(template.parts),
+            skips_empty=template.skips_empty,
+            keeps_text=template.keeps_text,
+            partial=self._text.partial,
+            n_decoded=timings.n_decoded,
+            last_us=timings.last_token_us,
+            has_new_line=self._has_new_line,
+            gaps=self._inter_token,
+        )
+        return self._frames
+
+    def end_frames(self) -> None:
+        """Go on from where the frames have come to; call it before the next `feed`."""
+        frames = self._frames
+        if frames is not None:
+            self._text.partial = frames.partial
+            self._has_new_line = self.has_new_line
+            self._timings = self.timings
+            self._frames = None
 
     def _take_token(self, event: "TokenEvent") -> str | None:
         if self.is_over:
             return None
-        timings = self.timings
+        timings = self._timings
         t_us = event.t_us
         if timings.n_decoded:
             self._inter_token.observe((t_us - timings.last_token_us) * 1e-6)
@@ -138,7 +187,7 @@ class Generation:
         timings.n_decoded += 1
         text = self._text.push(self._pieces[event.token])
         if "\n" in text:
-            self.has_new_line = True
+            self._has_new_line = True
         if self._text.stopping_word and not self._is_limited:
             self._end("word", event)
         return text
@@ -153,7 +202,7 @@ class Generation:
         self._end(_STOP_TYPES.get(reason, "none"), event)
         self.cut_line = event.cut_line
         self.truncated = self.truncated or reason is FinishReason.CONTEXT_LIMIT
-        n = self.timings.n_decoded
+        n = self._timings.n_decoded
         if reason is FinishReason.NON_FINITE:
             self.error = server_fault(f"the model's logits are not finite after {n} tokens")
         elif reason is FinishReason.DECODE_FAILED and event.status == _NO_CELLS:

@@ -74,7 +74,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             return
         super().on_headers_complete()
         take_body = partial(_take_body, self.cycle)
-        connection = Connection(self._write_chunk, take_body, self.transport.abort)
+        connection = Connection(self._write, take_body, self.transport.abort)
         self.scope["extensions"] = connection.to_extensions()  # its task has not run yet
 
     def on_message_complete(self) -> None:
@@ -90,10 +90,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if not self._has_refused:
             super().send_400_response(msg)
 
-    def _write_chunk(self, data: bytes) -> bool:
-        # As uvicorn's RequestResponseCycle.send does for a body of unknown length.
+    def _write(self, data: bytes) -> bool:
+        # As uvicorn's RequestResponseCycle.send does.
         if not self.transport.is_closing():
-            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            self.transport.write(data)
         return not self.flow.write_paused
 
     def _arm(self) -> None:

@@ -9,15 +9,18 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import AppStatus, EventSourceResponse, SendTimeoutError
 from starlette.types import Message, Scope, Send
 
 from server.choice import Choice
-from server.connection import Connection, connection_of
+from server.connection import Connection, as_chunk, connection_of
 from server.merged_stream import MergedStream
+
+if TYPE_CHECKING:
+    from engine_ext import TokenFrames
 
 # It would cut every stream at SIGTERM; draining is ours (serve.py).
 AppStatus.enable_automatic_graceful_drain = False
@@ -37,7 +40,8 @@ class SlowClient(Exception):
 class Watchdog:
     """Pings a silent stream and ends one whose client does not read; no cost on the token path.
 
-    It looks at two time stamps that the stream keeps, instead of arming a timer for every send.
+    It looks at time stamps that the stream and its frames keep, instead of arming a timer for every
+    send.
     """
 
     def __init__(
@@ -50,6 +54,8 @@ class Watchdog:
         self._owner = asyncio.current_task()
         self.sent_at = time.monotonic()
         self.sending_since = 0.0
+        self.frames: TokenFrames | None = None
+        """Where the engine writes them: sent as soon as they are there."""
         self.is_slow = False
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -74,9 +80,14 @@ class Watchdog:
                     assert self._owner is not None
                     self._owner.cancel()
                     return
-            elif pings and now - self.sent_at >= self._ping_s - period / 2:
+            elif pings and now - self._last_sent() >= self._ping_s - period / 2:
                 self.sent_at = now
                 await self._send(body_message(self._ping))
+
+    def _last_sent(self) -> float:
+        if self.frames is None:
+            return self.sent_at
+        return max(self.sent_at, self.frames.written_us * 1e-6)
 
 
 def body_message(data: bytes, *, more: bool = True) -> dict[str, Any]:
@@ -96,16 +107,18 @@ class StreamOptions:
 class TokenPath:
     """Writes a choice's events from within the engine's wake-up, while the client keeps up.
 
-    No task runs and nothing is awaited for a token.
+    No task runs and nothing is awaited for a token. Where its frames hold nothing but its text and
+    numbers, there is not even an event: the engine writes them, and hands over bytes.
     """
 
     def __init__(
         self, choice: Choice, connection: Connection, watchdog: Watchdog, options: StreamOptions
     ) -> None:
         self._choice = choice
-        self._write = connection.write_chunk
+        self._write = connection.write
         self._watchdog = watchdog
         self._progress = options.progress
+        self._frames: TokenFrames | None = None
         self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -123,17 +136,35 @@ class TokenPath:
             return
         try:
             frames = self._choice.take_frames(progress=self._progress)
-            is_behind = False
             if frames:
                 # Before the end is made, which would keep a short answer's first token waiting.
                 self._watchdog.sent_at = time.monotonic()
-                is_behind = not self._write(frames)
+            is_behind = bool(frames) and not self._write(as_chunk(frames))
             if is_behind or self._choice.generation.is_over:
-                self._choice.listen(None)
-                self._left.set_result(None)
+                self._leave()
+                return
+            self._frames = self._choice.begin_framing(self._on_framed)
+            self._watchdog.frames = self._frames
         except Exception as error:  # the engine's wake-up serves other streams too
-            self._choice.listen(None)
-            self._left.set_exception(error)
+            self._fail(error)
+
+    def _on_framed(self) -> None:
+        frames = self._frames
+        try:
+            # With a request's end they have gone out together.
+            chunk = frames.take_chunk() if frames is not None else b""
+            if chunk and not self._write(chunk):
+                self._leave()
+        except Exception as error:
+            self._fail(error)
+
+    def _leave(self) -> None:
+        self._choice.listen(None)
+        self._left.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        self._choice.listen(None)
+        self._left.set_exception(error)
 
 
 async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOptions) -> None:

@@ -55,6 +55,24 @@ class TextStream:
         """True once a stop string was seen."""
         return self.stopping_word != ""
 
+    @property
+    def partial(self) -> bytes:
+        """The beginning of a UTF-8 sequence that the last token ended in, at most 3 bytes.
+
+        It may be set where another decoder has gone on in this one's place. None may where there
+        are stop strings.
+        """
+        return self._partial
+
+    @partial.setter
+    def partial(self, partial: bytes) -> None:
+        self._partial = partial
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether there is anything to look for in the text."""
+        return bool(self._stops)
+
     def push(self, piece: bytes) -> str:
         """The text that one more token makes final; often "" and never past a stop string."""
         if self._partial:

@@ -4,7 +4,6 @@ Control tokens have no text in an answer. The marks of a chat format often are s
 parser must find them, they are written out for that request.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ _N_KEPT: Final = 8  # sets of marks; a template has a few
 class TokenTexts:
     """Every token's bytes, and which control tokens have theirs."""
 
-    pieces: Sequence[bytes]
+    pieces: list[bytes]
     preserved: tuple[int, ...] = ()
 
 

@@ -73,10 +73,14 @@ void bind_engine(nb::module_& m) {
             return self.get().decode_thread().n_cells(slot);
           },
           "slot"_a)
-      .def("drain", &PyEngine::drain, nb::sig("def drain(self) -> list[TokenEvent]"))
+      .def("drain", &PyEngine::drain,
+           nb::sig("def drain(self) -> tuple[list[TokenEvent], "
+                   "list[collections.abc.Callable[[], None]]]"))
+      .def("frame", &PyEngine::frame, "request_id"_a, "frames"_a, "listener"_a,
+           nb::sig("def frame(self, request_id: int, frames: TokenFrames, "
+                   "listener: collections.abc.Callable[[], None]) -> None"))
+      .def("unframe", &PyEngine::unframe, "request_id"_a)
       .def("park", &PyEngine::park)
-      .def("acknowledge",
-           [](PyEngine& self) { self.get().decode_thread().reader_wakeup().acknowledge(); })
       .def("fileno", [](PyEngine& self) { return self.get().decode_thread().reader_wakeup().fd(); })
       .def("state",
            [](PyEngine& self) { return static_cast<int>(self.get().decode_thread().state()); })

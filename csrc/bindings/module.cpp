@@ -86,5 +86,6 @@ NB_MODULE(_native, m) {
   bind_request(m);
   bind_slot_action(m);
   bind_token_event(m);
+  bind_token_frames(m);
   bind_engine(m);
 }

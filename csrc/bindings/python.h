@@ -34,6 +34,7 @@ void bind_grammar(nb::module_& m);
 void bind_request(nb::module_& m);
 void bind_slot_action(nb::module_& m);
 void bind_token_event(nb::module_& m);
+void bind_token_frames(nb::module_& m);
 void bind_engine(nb::module_& m);
 
 }  // namespace unpaced

@@ -96,6 +96,15 @@ class ChatParser:
         """True once a tool call has begun."""
         return bool(self._calls)
 
+    @property
+    def passes_text(self) -> bool:
+        """Whether `push` makes content of all that follows, piece by piece."""
+        return self._is_plain and not self._deltas
+
+    def add_passed(self, text: str) -> None:
+        """Text that became content without a `push`, while `passes_text`."""
+        self._content.append(text)
+
     def push(self, text: str) -> list[ChatDelta]:
         """What one more piece of text adds; nothing where it must be held back."""
         if not text:

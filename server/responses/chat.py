@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
+from engine_ext import FrameField, FrameTemplate
 from server.chat.delta import ChatDelta, ToolCallDelta
 from server.chat.plan import ChatPlan
 from server.generation import Generation
@@ -65,6 +66,16 @@ class ChatWriter(ChoiceWriter):
         if body.timings_per_token or shows_timings:
             chunks[-1]["timings"] = self.generation.timings.to_json()
         return b"".join(map(sse, chunks))
+
+    def template(self) -> FrameTemplate | None:
+        """As content's usual events, once nothing but content can follow."""
+        if not (self.facts.is_plain and self.parser.passes_text):
+            return None
+        return self._content_template(self._content_head, self._tail)
+
+    def framed(self, text: str) -> None:
+        """It is content."""
+        self.parser.add_passed(text)
 
     def rest(self, text: str) -> bytes:
         """Text that was held back until the end."""
@@ -158,6 +169,10 @@ class ChatWriter(ChoiceWriter):
         if delta.reasoning:
             return self._reasoning_head + orjson.dumps(delta.reasoning) + self._tail
         return sse(self._chunk(delta_json(delta)))
+
+    @staticmethod
+    def _content_template(head: bytes, tail: bytes) -> FrameTemplate:
+        return FrameTemplate((head, FrameField.TEXT, tail), skips_empty=True, keeps_text=True)
 
     def _chunk(self, delta: dict[str, Any]) -> dict[str, Any]:
         choice = {"finish_reason": None, "index": self.generation.index, "delta": delta}

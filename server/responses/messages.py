@@ -6,10 +6,11 @@ API reference.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
 
+from engine_ext import FrameTemplate
 from server.chat.delta import ChatDelta, ToolCallDelta
 from server.chat.plan import ChatPlan
 from server.errors import ApiError, anthropic_error
@@ -20,6 +21,8 @@ from server.responses.writer import ChoiceWriter, ResponseFacts, named_sse
 
 if TYPE_CHECKING:
     from engine_ext import TokenEvent
+
+_TEXT_TAIL: Final = b"}}\n\n"
 
 
 class MessagesWriter(ChatWriter):
@@ -55,6 +58,12 @@ class MessagesWriter(ChatWriter):
         del event
         return self.rest(text)
 
+    def template(self) -> FrameTemplate | None:
+        """As the deltas of an open block of text."""
+        if self._open != "text" or not self.parser.passes_text:
+            return None
+        return self._content_template(self._text_head, _TEXT_TAIL)
+
     def rest(self, text: str) -> bytes:
         """Text that became final."""
         return b"".join([self._events(delta) for delta in self.parser.push(text)])
@@ -87,7 +96,7 @@ class MessagesWriter(ChatWriter):
         if delta.content:
             if self._open != "text":
                 frames += self._switch("text", {"type": "text", "text": ""})
-            frames += self._text_head + orjson.dumps(delta.content) + b"}}\n\n"
+            frames += self._text_head + orjson.dumps(delta.content) + _TEXT_TAIL
         for call in delta.tool_calls:
             frames += self._call_events(call)
         return frames

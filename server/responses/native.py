@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from engine_ext import FrameField, FrameTemplate
 from server.generation import Generation
 from server.prompt import Prompt
 from server.responses.writer import ChoiceWriter, ResponseFacts, sse
@@ -45,6 +46,14 @@ class NativeWriter(ChoiceWriter):
             tail = self._tail % (event.token, self.generation.timings.n_decoded)
             return self._head + orjson.dumps(text) + tail
         return sse(self.token_json(event, text))
+
+    def template(self) -> FrameTemplate | None:
+        """As `token`'s usual events."""
+        if not self.facts.is_plain:
+            return None
+        before, between, after = self._tail.split(b"%d")
+        text, token, number = FrameField
+        return FrameTemplate((self._head, text, before, token, between, number, after))
 
     def token_json(self, event: "TokenEvent", text: str) -> dict[str, Any]:
         """One token's event as an object."""

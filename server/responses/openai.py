@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
+from engine_ext import FrameField, FrameTemplate
 from server.generation import Generation
 from server.prompt import Prompt
 from server.responses.logprobs import LegacyLogprobs, unknown_probs
@@ -73,6 +74,12 @@ class OpenAiWriter(ChoiceWriter):
         if self.facts.body.timings_per_token or shows_timings:
             body["timings"] = self.generation.timings.to_json()
         return sse(body)
+
+    def template(self) -> FrameTemplate | None:
+        """As `token`'s usual events."""
+        if not self.facts.is_plain:
+            return None
+        return FrameTemplate((self._head, FrameField.TEXT, self._tail))
 
     def rest(self, text: str) -> bytes:
         """Text that was held back until the end."""

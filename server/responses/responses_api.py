@@ -74,6 +74,9 @@ class ResponsesWriter(ChatWriter):
             return self._text_event(item, deltas[0].content)
         return b"".join(map(self._frame_of, self._events(deltas)))
 
+    def template(self) -> None:
+        """Its events are numbered and have their text collected."""
+
     def rest(self, text: str) -> bytes:
         """Text that was held back until the end."""
         return b"".join(map(self._frame_of, self._events(self.parser.push(text))))

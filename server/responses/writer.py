@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
+from engine_ext import FrameTemplate
 from server.errors import ApiError, error_frame
 from server.generation import Generation
 from server.prompt import Prompt
@@ -28,7 +29,7 @@ class ResponseFacts:
     fingerprint: str
     completion_id: str
     created: int
-    pieces: Sequence[bytes]
+    pieces: list[bytes]
     pieces_special: Sequence[bytes]
     eog_tokens: Sequence[int]
     is_sentencepiece: bool
@@ -92,6 +93,13 @@ class ChoiceWriter(ABC):
     @abstractmethod
     def token(self, event: "TokenEvent", text: str) -> bytes:
         """One token's event; `text` is what it made final, often less or more than its own."""
+
+    def template(self) -> FrameTemplate | None:
+        """What `token` would write for every further token; None where it must see them."""
+        return None
+
+    def framed(self, text: str) -> None:  # noqa: B027 - most shapes have no use for it
+        """The text that went out by the template, where the template keeps it."""
 
     @abstractmethod
     def rest(self, text: str) -> bytes:

@@ -16,7 +16,7 @@ from sse_starlette.sse import AppStatus, EventSourceResponse
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from server.connection import connection_of
+from server.connection import as_chunk, connection_of
 from server.protocol import LimitedHttpProtocol
 from server.streaming import Watchdog, body_message
 
@@ -73,7 +73,7 @@ async def send_from_callback(scope: Scope, send: Send, n: int) -> None:
         nonlocal n_left
         watchdog.sent_at = time.monotonic()
         n_left -= 1
-        if connection.write_chunk(EVENT) and n_left:
+        if connection.write(as_chunk(EVENT)) and n_left:
             loop.call_soon(step)
         else:
             pause.set_result(None)

@@ -6,7 +6,7 @@ engine_ext's own TokenStream.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +24,7 @@ from engine_ext import (
     ModelInfo,
     Request,
     SamplingParams,
+    TokenFrames,
 )
 from engine_ext.placement import Placement
 from engine_ext.token_stream import TokenStream
@@ -67,15 +68,27 @@ class FakeSequence:
         self.is_cancelled = False
         self.n_thoughts_ended = 0
         self.n_decoded = 0
+        self._framed: tuple[TokenFrames, Callable[[], None]] | None = None
         self.stream = TokenStream(
             request_id,
             lambda _: self._cancel(),
+            self,
             budget=cast("_native.ReasoningBudget", self) if request.reasoning_budget else None,
         )
 
     def start(self, n_cached: int = 0) -> None:
         n_prompt = len(self.request.prompt)
         self._push(FakeEvent(kind=EventKind.STARTED, n_prompt=n_prompt, n_cached=n_cached))
+
+    def frame(self, request_id: int, frames: TokenFrames, listener: Callable[[], None]) -> None:
+        """As the native engine."""
+        assert request_id == self.stream.request_id
+        self._framed = frames, listener
+
+    def unframe(self, request_id: int) -> None:
+        """As the native engine."""
+        assert request_id == self.stream.request_id
+        self._framed = None
 
     def end_thoughts(self) -> None:
         """As the native budget's."""
@@ -133,6 +146,11 @@ class FakeSequence:
         return len(self.request.prompt) + max(0, self.n_decoded - 1)
 
     def _push(self, event: FakeEvent) -> None:
+        if self._framed is not None and event.kind == EventKind.TOKEN:
+            frames, listener = self._framed
+            frames.add(event.token, event.n_decoded, event.t_us)
+            listener()
+            return
         if self.stream.push(event):  # type: ignore[arg-type]
             self.stream.wake()
 

@@ -1,0 +1,36 @@
+// Counts values by size, for the front end's token path.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace unpaced {
+
+// One thread.
+class Histogram {
+ public:
+  // Upper bounds of the buckets, inclusive and ascending; what is above all of them has its own.
+  explicit Histogram(std::vector<double> bounds)
+      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+
+  void observe(double value) noexcept {
+    const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value);
+    ++counts_[static_cast<std::size_t>(bucket - bounds_.begin())];
+    total_ += value;
+  }
+
+  [[nodiscard]] const std::vector<double>& bounds() const noexcept { return bounds_; }
+  // One more than there are bounds.
+  [[nodiscard]] const std::vector<std::uint64_t>& counts() const noexcept { return counts_; }
+  // Sum of the values.
+  [[nodiscard]] double total() const noexcept { return total_; }
+
+ private:
+  const std::vector<double> bounds_;
+  std::vector<std::uint64_t> counts_;
+  double total_ = 0;
+};
+
+}  // namespace unpaced
