@@ -3,7 +3,7 @@
 import secrets
 import string
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 

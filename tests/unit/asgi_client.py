@@ -8,6 +8,8 @@ import orjson
 from starlette.applications import Starlette
 from starlette.types import Message
 
+from server.connection import Connection
+
 
 class AsgiRequest:
     """One request in flight."""
@@ -21,9 +23,10 @@ class AsgiRequest:
         if body is not None:
             self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": False})
         self._messages: list[Message] = []
-        self._blocked = False
+        self._reads = asyncio.Event()
+        self._reads.set()
         self._news = asyncio.Event()
-        self._scope = {
+        self._scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
@@ -43,10 +46,21 @@ class AsgiRequest:
         await self._app(self._scope, self._incoming.get, self._send)
 
     async def _send(self, message: Message) -> None:
-        if self._blocked:
-            await asyncio.Event().wait()
+        await self._reads.wait()
         self._messages.append(message)
         self._news.set()
+
+    def connect(self) -> None:
+        """Serve it as our own protocol class does: chunks are written past ASGI. Call it first."""
+        connection = Connection(self._write, lambda: None, lambda: None)
+        self._scope["extensions"] = connection.to_extensions()
+
+    def _write(self, chunk: bytes) -> bool:
+        head, _, data = chunk.partition(b"\r\n")
+        assert chunk.endswith(b"\r\n") and len(data) == int(head, 16) + 2 > 2
+        self._messages.append({"body": data[:-2]})
+        self._news.set()
+        return self._reads.is_set()
 
     def hang_up(self) -> None:
         """The client closes the connection."""
@@ -54,7 +68,11 @@ class AsgiRequest:
 
     def stop_reading(self) -> None:
         """From now on nothing more is taken from the server."""
-        self._blocked = True
+        self._reads.clear()
+
+    def read_on(self) -> None:
+        """The end of `stop_reading`."""
+        self._reads.set()
 
     @property
     def status(self) -> int:

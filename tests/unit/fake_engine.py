@@ -68,6 +68,7 @@ class FakeSequence:
         self.is_cancelled = False
         self.n_thoughts_ended = 0
         self.n_decoded = 0
+        self.n_framed = 0  # tokens that were no events
         self._framed: tuple[TokenFrames, Callable[[], None]] | None = None
         self.stream = TokenStream(
             request_id,
@@ -149,6 +150,7 @@ class FakeSequence:
         if self._framed is not None and event.kind == EventKind.TOKEN:
             frames, listener = self._framed
             frames.add(event.token, event.n_decoded, event.t_us)
+            self.n_framed += 1
             listener()
             return
         if self.stream.push(event):  # type: ignore[arg-type]
