@@ -77,9 +77,8 @@ std::string_view TokenFrames::push(std::string_view piece) {
   // Python's own decoder, so that broken UTF-8 is read as everywhere else.
   state_.partial += piece;
   Py_ssize_t n_used = 0;
-  decoded_ = nb::steal(PyUnicode_DecodeUTF8Stateful(state_.partial.data(),
-                                                    static_cast<Py_ssize_t>(state_.partial.size()),
-                                                    "replace", &n_used));
+  decoded_ = nb::steal(PyUnicode_DecodeUTF8Stateful(
+      state_.partial.data(), static_cast<Py_ssize_t>(state_.partial.size()), "replace", &n_used));
   Py_ssize_t size = 0;
   const char* text = decoded_ ? PyUnicode_AsUTF8AndSize(decoded_.ptr(), &size) : nullptr;
   if (text == nullptr) nb::raise_python_error();
@@ -121,9 +120,9 @@ void bind_token_frames(nb::module_& m) {
           [](TokenFrames* self, nb::list pieces, const nb::list& parts, bool skips_empty,
              bool keeps_text, const nb::bytes& partial, std::int32_t n_decoded,
              std::int64_t last_us, bool has_new_line, std::shared_ptr<Histogram> gaps) {
-            new (self) TokenFrames(std::move(pieces), parts, skips_empty, keeps_text,
-                                   make_state(partial, n_decoded, last_us, has_new_line),
-                                   std::move(gaps));
+            new (self)
+                TokenFrames(std::move(pieces), parts, skips_empty, keeps_text,
+                            make_state(partial, n_decoded, last_us, has_new_line), std::move(gaps));
           },
           "pieces"_a, "parts"_a, nb::kw_only(), "skips_empty"_a, "keeps_text"_a, "partial"_a,
           "n_decoded"_a, "last_us"_a, "has_new_line"_a, "gaps"_a,
