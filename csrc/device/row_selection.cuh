@@ -95,7 +95,7 @@ __device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t
   if (shared.n_hot > kMaxHot) return false;
   const auto lane = static_cast<std::int32_t>(threadIdx.x % 32U);
   constexpr std::int32_t kWarps = kThreads / 32;
-  constexpr std::int32_t kAtOnce = 4;  // groups on their way to a warp
+  constexpr std::int32_t kAtOnce = 2;  // groups on their way to a warp
   for (std::int32_t first = threadIdx.x / 32; first < shared.n_hot; first += kAtOnce * kWarps) {
     std::uint64_t key[kAtOnce];
 #pragma unroll
