@@ -135,7 +135,7 @@ struct TokenMask::Channel {
     if (step_of(last) != worker_step) {
       worker_step = step_of(last);
       matcher->accept(token_of(last));
-      if (usual_cost <= limits.eager_for) {
+      if (usual_cost <= limits.eager_for || matcher->has_mask()) {
         compute_mask();
       } else if (std::string why = matcher->failure(); !why.empty()) {
         fail(std::move(why));
@@ -182,11 +182,12 @@ struct TokenMask::Channel {
 
   void compute_mask() {
     const auto begun = std::chrono::steady_clock::now();
+    const bool was_there = matcher->has_mask();
     matcher->fill(words);
     const auto taken = std::chrono::steady_clock::now() - begun;
     if (std::string why = matcher->failure(); !why.empty()) return fail(std::move(why));
-    // Smoothed: the first mask of a state also builds the state's automaton.
-    usual_cost = (3 * usual_cost + taken) / 4;
+    // Of masks that are made. Smoothed: the first one of a state also builds the state's automaton.
+    if (!was_there) usual_cost = (3 * usual_cost + taken) / 4;
     n_masks.fetch_add(1, std::memory_order_relaxed);
     mask_ns.fetch_add(static_cast<std::uint64_t>(std::chrono::nanoseconds(taken).count()),
                       std::memory_order_relaxed);

@@ -23,6 +23,8 @@ class TokenMatcher {
   [[nodiscard]] virtual std::int32_t n_vocab() const noexcept = 0;
   // Whether the token may come next. Cheap.
   [[nodiscard]] virtual bool allows(TokenId token) = 0;
+  // Whether fill() has next to nothing to do.
+  [[nodiscard]] virtual bool has_mask() { return false; }
   // Bit i % 32 of word i / 32 is set where token i may come next. Fills every word, and no bit past
   // the vocabulary. What it says of a token is what allows() says.
   virtual void fill(std::span<std::uint32_t> words) = 0;

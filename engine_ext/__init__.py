@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine_ext.events import FinishReason as FinishReason
     from engine_ext.grammar import Grammar as Grammar
     from engine_ext.grammar import GrammarKind as GrammarKind
+    from engine_ext.grammar import GrammarPart as GrammarPart
     from engine_ext.grammar import GrammarTrigger as GrammarTrigger
     from engine_ext.grammar import GrammarWait as GrammarWait
     from engine_ext.memory_plan import Device as Device
@@ -61,6 +62,7 @@ _HOMES = {
     "Grammar": "grammar",
     "GrammarError": "errors",
     "GrammarKind": "grammar",
+    "GrammarPart": "grammar",
     "GrammarTrigger": "grammar",
     "GrammarWait": "grammar",
     "Histogram": "_native",

@@ -261,11 +261,26 @@ class GrammarTrigger:
 
 class TriggerPlan: ...
 
+class GrammarPart:
+    def __init__(
+        self,
+        ranges: Sequence[tuple[int, int]],
+        choices: Sequence[Sequence[int]],
+        low: int,
+        high: int,
+    ) -> None: ...
+
+class TextPlaces:
+    def __init__(self, parts: Sequence[GrammarPart]) -> None: ...
+    def place(self, text: bytes) -> tuple[bool, tuple[int, int]]: ...
+
 class Grammar:
+    @property
+    def n_kept_masks(self) -> int: ...
     def start(self, plan: TriggerPlan | None) -> TokenMask: ...
 
 class GrammarEngine:
-    def compile(self, kind: str, text: bytes) -> Grammar: ...
+    def compile(self, kind: str, text: bytes, parts: Sequence[GrammarPart]) -> Grammar: ...
     def plan_triggers(
         self,
         triggers: Sequence[GrammarTrigger],

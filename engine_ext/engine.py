@@ -15,7 +15,13 @@ from engine_ext.config import EngineConfig
 from engine_ext.decode_loop import DecodeLoop
 from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
 from engine_ext.events import EventKind
-from engine_ext.grammar import Grammar, GrammarCompiler, GrammarKind, GrammarWait
+from engine_ext.grammar import (
+    Grammar,
+    GrammarCompiler,
+    GrammarKind,
+    GrammarPart,
+    GrammarWait,
+)
 from engine_ext.model_info import ModelInfo
 from engine_ext.native_config import DECODE_LOOPS, native_config
 from engine_ext.placement import Placement, place
@@ -241,15 +247,19 @@ class Engine:
         self._next_id += 1
         return self._next_id - 1
 
-    async def compile_grammar(self, kind: GrammarKind, text: str) -> Grammar:
+    async def compile_grammar(
+        self, kind: GrammarKind, text: str, parts: Sequence[GrammarPart] = ()
+    ) -> Grammar:
         """A grammar for requests: a JSON schema, llguidance's Lark, or a regular expression.
+
+        `parts`: the same grammar, the root first; masks are then kept, and shared by its sequences.
 
         Raises: GrammarError with the compiler's message; EngineError if the engine is not ready or
         llguidance is not there.
         """
         if self.state is not EngineState.READY:
             raise EngineError("the engine is not ready")
-        return await self._grammars.compile(kind, text)
+        return await self._grammars.compile(kind, text, parts)
 
     async def lazy_grammar(self, grammar: Grammar, wait: GrammarWait) -> Grammar:
         """The same grammar, but the text is free until a trigger of `wait` comes.

@@ -3,11 +3,11 @@
 import asyncio
 import importlib.util
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from engine_ext.errors import EngineError, GrammarError
 
@@ -55,6 +55,19 @@ class GrammarWait:
     may_resume: bool = False
 
 
+class GrammarPart(NamedTuple):
+    """A part of a grammar, which refers to others by their index.
+
+    With `ranges`: one character out of them, first and last code points, ascending. Else one of
+    `choices`, parts one after the other, `low` to `high` times; None: without end.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    choices: tuple[tuple[int, ...], ...] = ()
+    low: int = 1
+    high: int | None = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """A compiled grammar, for any number of sequences. `plan`: what it waits for, if anything."""
@@ -78,15 +91,21 @@ class GrammarCompiler:
         self._compiled: OrderedDict[tuple[GrammarKind, str], _native.Grammar] = OrderedDict()
         self._plans: OrderedDict[GrammarWait, _native.TriggerPlan] = OrderedDict()
 
-    async def compile(self, kind: GrammarKind, text: str) -> Grammar:
+    async def compile(
+        self, kind: GrammarKind, text: str, parts: Sequence[GrammarPart] = ()
+    ) -> Grammar:
         """The grammar `text`. Recently compiled ones are kept.
+
+        `parts`: the same grammar, the root first; masks are then kept, and shared by its sequences.
 
         Raises: GrammarError with the compiler's message; EngineError if llguidance is missing.
         """
         engine = await self._ready()
         return Grammar(
             await self._kept(
-                self._compiled, (kind, text), lambda: engine.compile(kind, text.encode())
+                self._compiled,
+                (kind, text),
+                lambda: engine.compile(kind, text.encode(), native_parts(parts)),
             )
         )
 
@@ -132,6 +151,16 @@ class GrammarCompiler:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def native_parts(parts: Sequence[GrammarPart]) -> "list[_native.GrammarPart]":
+    """As the native engine takes them."""
+    from engine_ext import _native
+
+    return [
+        _native.GrammarPart(ranges, choices, low, -1 if high is None else high)
+        for ranges, choices, low, high in parts
+    ]
 
 
 def _plan(

@@ -41,18 +41,46 @@ void bind_grammar(nb::module_& m) {
 
   nb::class_<TriggerPlan>(m, "TriggerPlan");
 
+  nb::class_<GrammarPart>(m, "GrammarPart")
+      .def(
+          "__init__",
+          [](GrammarPart* self, std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges,
+             std::vector<std::vector<std::uint32_t>> choices, std::uint32_t low,
+             std::int64_t high) {
+            new (self)
+                GrammarPart{std::move(ranges), std::move(choices), low,
+                            high < 0 ? GrammarPart::kEndless : static_cast<std::uint32_t>(high)};
+          },
+          "ranges"_a, "choices"_a, "low"_a, "high"_a);
+
+  // Where texts are in a grammar; the engine's sequences have theirs inside. For tests.
+  nb::class_<TextPlaces>(m, "TextPlaces")
+      .def(nb::init<std::vector<GrammarPart>>(), "parts"_a)
+      .def(
+          "place",
+          [](TextPlaces& self, const nb::bytes& text) {
+            const TextPlaces::Place place = self.advance(self.start(), view(text));
+            return std::make_pair(place.is_known(), std::make_pair(place.number, place.bytes));
+          },
+          "text"_a);
+
   nb::class_<Grammar>(m, "Grammar")
+      .def_prop_ro("n_kept_masks",
+                   [](const Grammar& self) {
+                     return self.memory() == nullptr ? 0 : self.memory()->n_kept();
+                   })
       .def("start", &Grammar::start, "plan"_a.none(), nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<GrammarEngine>(m, "GrammarEngine")
       .def(
           "compile",
-          [](GrammarEngine& self, const std::string& kind, const nb::bytes& text) {
+          [](GrammarEngine& self, const std::string& kind, const nb::bytes& text,
+             std::vector<GrammarPart> parts) {
             const std::string source(view(text));
             const nb::gil_scoped_release release;
-            return self.compile(kind, source);
+            return self.compile(kind, source, std::move(parts));
           },
-          "kind"_a, "text"_a)
+          "kind"_a, "text"_a, "parts"_a)
       .def(
           "plan_triggers",
           [](const GrammarEngine& self, std::vector<GrammarTrigger> triggers,

@@ -14,14 +14,16 @@ constexpr char kSpecialMark = '\xff';
 // Kinds of text. Where a terminal goes on with any text of a kind, all tokens of that kind may come
 // and llguidance does not walk through them one by one. It can tell only of runs of a class. The
 // first four are its own, made for strings of JSON; then text without controls and line separators,
-// ASCII without blanks, and words. The shorter ones fit where a length is limited.
-constexpr std::array<const char*, 12> kSlices = {
+// ASCII without blanks, names with dots and signs, and words. The shorter ones fit where a length
+// is limited.
+constexpr std::array<const char*, 13> kSlices = {
     R"([\x20\x0A\x0D\x09]+)",
     R"([^"\\\x00-\x1F\x7F]{1,10})",
     R"([^"\\\x00-\x1F\x7F]{1,30})",
     R"([^"\\\x00-\x1F\x7F]+)",
     R"([^"\\\x00-\x1F\x7F-\x9F\u{2028}\u{2029}]{1,30})",
     R"([!#-\[\]-~]{1,20})",
+    "[a-zA-Z0-9._%+-]{1,20}",
     "[a-zA-Z ]{1,20}",
     "[a-zA-Z0-9_]{1,20}",
     "[a-zA-Z]{1,20}",
@@ -85,9 +87,15 @@ GrammarEngine::GrammarEngine(GrammarVocabulary vocabulary, const std::string& li
 
 GrammarEngine::~GrammarEngine() { library_.free_tokenizer(tokenizer_); }
 
-std::shared_ptr<Grammar> GrammarEngine::compile(const std::string& kind, const std::string& text) {
+std::shared_ptr<Grammar> GrammarEngine::compile(const std::string& kind, const std::string& text,
+                                                std::vector<GrammarPart> parts) {
   if (text.find('\0') != std::string::npos) {
     throw std::invalid_argument("a grammar must not hold a NUL character");
+  }
+  std::unique_ptr<MaskMemory> memory;
+  if (!parts.empty()) {
+    memory = std::make_unique<MaskMemory>(std::move(parts));
+    if (!memory->start().place.is_known()) memory = nullptr;
   }
   LlgConstraintInit init{};
   library_.set_defaults(&init, tokenizer_);
@@ -110,11 +118,12 @@ std::shared_ptr<Grammar> GrammarEngine::compile(const std::string& kind, const s
     library_.free_matcher(matcher);
     throw std::invalid_argument(message);
   }
-  return std::make_shared<Grammar>(shared_from_this(), matcher);
+  return std::make_shared<Grammar>(shared_from_this(), matcher, std::move(memory));
 }
 
-Grammar::Grammar(std::shared_ptr<GrammarEngine> engine, LlgMatcher* start)
-    : engine_(std::move(engine)), start_(start) {}
+Grammar::Grammar(std::shared_ptr<GrammarEngine> engine, LlgMatcher* start,
+                 std::unique_ptr<MaskMemory> memory)
+    : engine_(std::move(engine)), start_(start), memory_(std::move(memory)) {}
 
 Grammar::~Grammar() { engine_->library().free_matcher(start_); }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "grammar/llguidance_library.h"
+#include "grammar/mask_memory.h"
 #include "grammar/trigger_watch.h"
 #include "task_thread.h"
 #include "token_mask.h"
@@ -39,7 +40,9 @@ class GrammarEngine;
 // A compiled grammar. Immutable; any thread.
 class Grammar : public std::enable_shared_from_this<Grammar> {
  public:
-  Grammar(std::shared_ptr<GrammarEngine> engine, LlgMatcher* start);
+  // `memory`: of its masks; null: none are kept.
+  Grammar(std::shared_ptr<GrammarEngine> engine, LlgMatcher* start,
+          std::unique_ptr<MaskMemory> memory);
   ~Grammar();
   Grammar(const Grammar&) = delete;
   Grammar& operator=(const Grammar&) = delete;
@@ -49,12 +52,14 @@ class Grammar : public std::enable_shared_from_this<Grammar> {
   [[nodiscard]] std::shared_ptr<TokenMask> start(std::shared_ptr<const TriggerPlan> plan) const;
 
   [[nodiscard]] const GrammarEngine& engine() const noexcept { return *engine_; }
+  [[nodiscard]] MaskMemory* memory() const noexcept { return memory_.get(); }  // null: none
   // Its state at the beginning, for the caller to free.
   [[nodiscard]] LlgMatcher* clone() const;
 
  private:
   const std::shared_ptr<GrammarEngine> engine_;
   LlgMatcher* const start_;
+  const std::unique_ptr<MaskMemory> memory_;
   mutable std::mutex mutex_;  // cloning reads what a clone may share
 };
 
@@ -68,9 +73,11 @@ class GrammarEngine : public std::enable_shared_from_this<GrammarEngine> {
   GrammarEngine(const GrammarEngine&) = delete;
   GrammarEngine& operator=(const GrammarEngine&) = delete;
 
-  // Any thread; waits for its turn. kind: "json_schema", "lark" or "regex". Throws
+  // Any thread; waits for its turn. kind: "json_schema", "lark" or "regex". `parts`: the same
+  // grammar in other words, with which it keeps its masks; empty: it keeps none. Throws
   // std::invalid_argument with the compiler's message.
-  [[nodiscard]] std::shared_ptr<Grammar> compile(const std::string& kind, const std::string& text);
+  [[nodiscard]] std::shared_ptr<Grammar> compile(const std::string& kind, const std::string& text,
+                                                 std::vector<GrammarPart> parts = {});
 
   // What a lazy grammar waits for. A millisecond or more with `lists_tokens`, else nothing. Throws
   // std::invalid_argument.
@@ -82,6 +89,10 @@ class GrammarEngine : public std::enable_shared_from_this<GrammarEngine> {
   [[nodiscard]] const LlgTokenizer* tokenizer() const noexcept { return tokenizer_; }
   [[nodiscard]] std::int32_t n_vocab() const noexcept {
     return static_cast<std::int32_t>(vocabulary_.pieces.size());
+  }
+  // What a client sees of a token; empty: nothing.
+  [[nodiscard]] std::string_view text(TokenId token) const noexcept {
+    return vocabulary_.texts[static_cast<std::size_t>(token)];
   }
   [[nodiscard]] bool is_eog(TokenId token) const noexcept {
     return vocabulary_.is_eog[static_cast<std::size_t>(token)];

@@ -22,7 +22,10 @@ LlguidanceMatcher::LlguidanceMatcher(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)),
       engine_(&grammar_->engine()),
       library_(engine_->library()),
-      matcher_(grammar_->clone()) {}
+      matcher_(grammar_->clone()),
+      memory_(grammar_->memory()) {
+  if (memory_ != nullptr) mark_ = memory_->start();
+}
 
 LlguidanceMatcher::~LlguidanceMatcher() { library_.free_matcher(matcher_); }
 
@@ -33,9 +36,21 @@ bool LlguidanceMatcher::allows(TokenId token) {
   return library_.validate_tokens(matcher_, &id, 1) == 1;
 }
 
+bool LlguidanceMatcher::has_mask() {
+  return mark_.place.is_known() && memory_->find(mark_) != nullptr;
+}
+
 void LlguidanceMatcher::fill(std::span<std::uint32_t> words) {
+  if (mark_.place.is_known()) {
+    if (const auto kept = memory_->find(mark_)) {
+      std::ranges::copy(*kept, words.begin());
+      return;
+    }
+  }
   if (library_.compute_mask(matcher_, words.data(), words.size_bytes()) != 0) {
     std::fill(words.begin(), words.end(), 0U);
+  } else if (mark_.place.is_known()) {
+    memory_->keep(mark_, words);
   }
 }
 
@@ -44,6 +59,12 @@ void LlguidanceMatcher::accept(TokenId token) {
   const auto id = static_cast<std::uint32_t>(token);
   // It leaves its error behind if that fails.
   static_cast<void>(library_.consume_tokens(matcher_, &id, 1));
+  const std::string_view text = engine_->text(token);
+  if (text.empty()) {
+    mark_ = {};  // not text: nothing is known of where it leads
+  } else if (mark_.place.is_known()) {
+    mark_ = memory_->advance(mark_, text);
+  }
 }
 
 void LlguidanceMatcher::accept_text(std::string_view text) {
@@ -55,10 +76,12 @@ void LlguidanceMatcher::accept_text(std::string_view text) {
                                                 tokens.data(), tokens.size());
   tokens.resize(std::min(n, tokens.size()));
   static_cast<void>(library_.consume_tokens(matcher_, tokens.data(), tokens.size()));
+  if (mark_.place.is_known()) mark_ = memory_->advance(mark_, text);
 }
 
 void LlguidanceMatcher::restart() {
   library_.free_matcher(std::exchange(matcher_, grammar_->clone()));
+  if (memory_ != nullptr) mark_ = memory_->start();
 }
 
 std::string LlguidanceMatcher::failure() const {

@@ -18,6 +18,7 @@ class LlguidanceMatcher final : public TokenMatcher {
 
   [[nodiscard]] std::int32_t n_vocab() const noexcept override { return engine_->n_vocab(); }
   [[nodiscard]] bool allows(TokenId token) override;
+  [[nodiscard]] bool has_mask() override;
   void fill(std::span<std::uint32_t> words) override;
   void accept(TokenId token) override;
   void accept_text(std::string_view text) override;
@@ -29,6 +30,8 @@ class LlguidanceMatcher final : public TokenMatcher {
   const GrammarEngine* const engine_;
   const LlguidanceLibrary& library_;
   LlgMatcher* matcher_;
+  MaskMemory* const memory_;  // null: none
+  MaskMemory::Mark mark_;     // where the text is
 };
 
 }  // namespace unpaced

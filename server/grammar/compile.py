@@ -9,6 +9,7 @@ from engine_ext import EngineError, Grammar, GrammarError
 from server.errors import ApiError, invalid, server_fault
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark, token_texts
+from server.grammar.gbnf_parts import parts_of
 from server.grammar.gbnf_tree import GbnfError, Group
 from server.grammar.schema import SchemaError, for_llguidance
 from server.grammar.spec import GrammarSpec, json_lark
@@ -80,8 +81,11 @@ async def _compile_gbnf(engine: "Engine", text: str) -> Grammar:
         return to_lark(rules, ids, n_vocab=model.n_vocab, end_tokens=model.eog_tokens)
 
     lark = await asyncio.to_thread(convert, rules)
+    parts = await asyncio.to_thread(parts_of, rules)
     cut = await asyncio.to_thread(with_terminals, rules)
     if cut is not None:
         with suppress(GrammarError):  # its lexer is too large for the compiler's limits
-            return await engine.compile_grammar("lark", await asyncio.to_thread(convert, cut))
-    return await engine.compile_grammar("lark", lark)
+            return await engine.compile_grammar(
+                "lark", await asyncio.to_thread(convert, cut), parts
+            )
+    return await engine.compile_grammar("lark", lark, parts)

@@ -4,8 +4,10 @@
 Documents are walked token by token as the decode thread does it: a pause as long as a step, the
 verdict on the token, its acceptance. `mask`: the worker's time for a whole mask, by its own clock.
 `verdict`: what the drawing thread waits when a step has passed. `token`: the same asked back to
-back, the worker's work included. For comparison llama.cpp's own grammar sampler on the same GBNF:
-one candidate, and the whole vocabulary, which llama-server does when it refuses a token.
+back, the worker's work included. `first_`: of a sequence under a grammar that none was under
+before; the others find masks that earlier sequences have left. For comparison llama.cpp's own
+grammar sampler on the same GBNF: one candidate, and the whole vocabulary, which llama-server does
+when it refuses a token.
 
     python -m tests.bench.bench_grammar VOCABULARY --out docs/bench
 """
@@ -34,6 +36,7 @@ from tests.support.llama_source import grammar
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 TINY = Shape(n_layer=1, n_embd=64, n_ff=128, n_head=2, n_head_kv=1, head_dim=32)
 ALLOWED = 0
+N_KEPT = 16  # compiled grammars that the engine keeps
 JSON_GBNF = r"""
 root   ::= object
 value  ::= object | array | string | number | ("true" | "false" | "null") ws
@@ -170,14 +173,28 @@ def walk(grammar: Grammar, tokens: Sequence[int], step_s: float) -> dict[str, An
     }
 
 
+def fastest(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Of the masks: of every place the fastest run, of a busy machine's."""
+    places = {i for run in runs for i in run["masks_us"]}
+    return summary([min(run["masks_us"].get(i, math.inf) for run in runs) for i in sorted(places)])
+
+
+async def first_walks(
+    engine: Engine, spec: GrammarSpec, tokens: Sequence[int], n_rounds: int
+) -> list[dict[str, Any]]:
+    """Sequences of grammars that none was under before."""
+    runs = []
+    for i in range(n_rounds):
+        for k in range(N_KEPT):  # the engine forgets the one of the round before
+            await engine.compile_grammar("regex", f"{i}:{k}")
+        runs.append(walk(await compile_for(engine, spec), tokens, 0.002))
+    return runs
+
+
 def measure(grammar: Grammar, tokens: Sequence[int], n_rounds: int) -> dict[str, Any]:
-    """All figures of one grammar. `mask_us`: of every place the fastest round, of a busy machine's;
-    `first_mask_us`: of the first round, which also builds what the later ones find.
-    """
-    first = walk(grammar, tokens, 0.002)
+    """All figures of a grammar that has been in use, each place's mask in the fastest round."""
+    walk(grammar, tokens, 0.002)
     paced = [walk(grammar, tokens, 0.002) for _ in range(n_rounds)]
-    places = {i for run in paced for i in run["masks_us"]}
-    best = [min(run["masks_us"].get(i, math.inf) for run in paced) for i in sorted(places)]
     hasty = [walk(grammar, tokens, 0) for _ in range(n_rounds)]
     starts = []
     for _ in range(20):
@@ -186,8 +203,7 @@ def measure(grammar: Grammar, tokens: Sequence[int], n_rounds: int) -> dict[str,
         starts.append(time.perf_counter() - begin)
     return {
         "n_tokens": len(tokens),
-        "mask_us": summary(best),
-        "first_mask_us": summary(list(first["masks_us"].values())),
+        "mask_us": fastest(paced),
         "masks_a_token": statistics.fmean(run["n_masks"] for run in paced) / len(tokens),
         "verdict_us": summary([wait * 1e6 for run in paced for wait in run["waits"]]),
         "token_us": statistics.fmean(run["token_us"] for run in hasty),
@@ -239,7 +255,15 @@ async def run(vocabulary: Path, n_rounds: int) -> dict[str, Any]:
                 grammar = await compile_for(engine, spec)
                 compiled_ms = (time.perf_counter() - begin) * 1e3
                 tokens = await engine.tokenize(text, add_special=False)
-                cases[name] = {"compile_ms": compiled_ms, **measure(grammar, tokens, n_rounds)}
+                first = await first_walks(engine, spec, tokens, n_rounds)
+                cases[name] = {
+                    "compile_ms": compiled_ms,
+                    "first_mask_us": fastest(first),
+                    "first_masks_a_token": sum(run["n_masks"] for run in first)
+                    / (len(tokens) * n_rounds),
+                    "first_verdict_us": summary([w * 1e6 for run in first for w in run["waits"]]),
+                    **measure(grammar, tokens, n_rounds),
+                }
                 if spec.kind == "gbnf":
                     cases[name]["llama"] = measure_llama(vocabulary, spec.text, tokens)
                 print(name, json.dumps(cases[name]))

@@ -14,7 +14,7 @@ from typing import Any
 import llama_cpp
 import pytest
 
-from engine_ext import Engine, EngineConfig, GrammarTrigger
+from engine_ext import Engine, EngineConfig, Grammar, GrammarTrigger
 from server.grammar.compile import compile_for
 from server.grammar.spec import GrammarSpec
 
@@ -119,6 +119,48 @@ async def test_masks_are_llama_cpps(engine: Engine, vocab: Any, gbnf: str) -> No
         assert not mask.failure
         reference.free()
     assert n_states > 3
+
+
+async def masks_along(engine: Engine, grammar: Grammar, text: str) -> list[bytes]:
+    """The masks of one sequence, before each token of the text and at its end."""
+    sequence, masks = grammar.start(), list[bytes]()
+    tokens = await engine.tokenize(text, add_special=False)
+    for token in [*tokens, min(engine.model.eog_tokens)]:
+        sequence.check(token)
+        masks.append(sequence.words())
+        sequence.accept(token)
+    assert not sequence.failure
+    return masks
+
+
+async def test_masks_are_kept_for_the_same_place_of_any_text(engine: Engine) -> None:
+    grammar = await compile_for(engine, GrammarSpec("gbnf", JSON))
+    lines = '{"a": [1, 22, "é"], "b": {"c": true}}', '{"b": {}, "aa": [22, 1, "b é", [3]]}'
+    first = await masks_along(engine, grammar, lines[0])
+    n_kept = grammar.native.n_kept_masks
+    assert 0 < n_kept < len(first)
+    assert await masks_along(engine, grammar, lines[0]) == first
+    assert grammar.native.n_kept_masks == n_kept
+    assert await masks_along(engine, grammar, lines[1])
+    # By a grammar that keeps none: its tokens are not text.
+    other = GrammarSpec("gbnf", JSON.replace("::= object", "::= object | <[300]> <[300]>", 1))
+    reference = await compile_for(engine, other)
+    for line in lines:
+        kept = await masks_along(engine, grammar, line)
+        made = await masks_along(engine, reference, line)
+        assert kept[1:] == made[1:]
+    assert reference.native.n_kept_masks == 0
+
+
+async def test_masks_behind_a_trigger_are_kept(engine: Engine) -> None:
+    spec = GrammarSpec("gbnf", 'root ::= "<a>" [0-9]+', (GrammarTrigger(word=b"<a>"),))
+    grammar = await compile_for(engine, spec)
+    ends = set[bytes]()
+    for free in ("Once", "Once upon"):
+        for _ in range(2):
+            ends.add((await masks_along(engine, grammar, f"{free} <a>12"))[-1])
+    assert len(ends) == 1
+    assert grammar.native.n_kept_masks == 2  # before the first digit, and behind it
 
 
 async def test_single_tokens_and_masks_agree(engine: Engine) -> None:

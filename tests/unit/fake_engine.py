@@ -20,6 +20,7 @@ from engine_ext import (
     Grammar,
     GrammarError,
     GrammarKind,
+    GrammarPart,
     GrammarWait,
     ModelInfo,
     Request,
@@ -247,7 +248,10 @@ class FakeEngine:
     ) -> None:
         del stop, special, preserved_tokens
 
-    async def compile_grammar(self, kind: GrammarKind, text: str) -> Grammar:
+    async def compile_grammar(
+        self, kind: GrammarKind, text: str, parts: Sequence[GrammarPart] = ()
+    ) -> Grammar:
+        del parts
         self.grammars.append((kind, text))
         if self.grammar_error:
             raise GrammarError(self.grammar_error)
