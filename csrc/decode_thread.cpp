@@ -4,8 +4,12 @@
 #include <bit>
 #include <exception>
 
+#include "spin_pause.h"
+
 namespace unpaced {
 namespace {
+
+constexpr std::int64_t kExpectationUs = 1000;
 
 // Room for every request that can be submitted and a cancel for each.
 std::size_t command_capacity(const DecodeThreadOptions& options) {
@@ -57,6 +61,13 @@ bool DecodeThread::cancel(RequestId id) noexcept {
   return true;
 }
 
+void DecodeThread::expect() noexcept {
+  if (options_.cores.empty()) return;  // it would take the time of those it waits for
+  // release: pairs with await_expected().
+  expected_until_us_.store(steady_us() + kExpectationUs, std::memory_order_release);
+  command_wakeup_.notify();
+}
+
 std::size_t DecodeThread::drain(TokenEvent* out, std::size_t max) noexcept {
   const std::size_t n = events_.pop_many(out, max);
   if (n > 0) space_wakeup_.notify();
@@ -78,7 +89,7 @@ void DecodeThread::loop() {
     if (n_active() > 0) {
       step();
     } else {
-      publisher_.flush();
+      if (publisher_.has_news()) publisher_.flush();
       park();
     }
   }
@@ -256,7 +267,18 @@ void DecodeThread::fail_active(const char* what) noexcept {
   }
 }
 
+bool DecodeThread::await_expected() noexcept {
+  // acquire: pairs with expect().
+  while (steady_us() < expected_until_us_.load(std::memory_order_acquire)) {
+    // acquire: pairs with stop().
+    if (commands_.size_approx() > 0 || stop_.load(std::memory_order_acquire)) return true;
+    spin_pause();
+  }
+  return false;
+}
+
 void DecodeThread::park() noexcept {
+  if (await_expected()) return;
   command_wakeup_.prepare_park();
   // acquire: pairs with stop().
   if (commands_.size_approx() > 0 || stop_.load(std::memory_order_acquire)) {

@@ -62,6 +62,11 @@ class DecodeThread {
   // again.
   [[nodiscard]] bool cancel(RequestId id) noexcept;
 
+  // Front end only. A submit is about to come: an idle decode thread that has a core of its own
+  // wakes up and waits for it there, for a millisecond at most. Waking up takes up to a tenth of
+  // that, which then passes beside what is left to do before the submit.
+  void expect() noexcept;
+
   // Front end only. Up to `max` events in order.
   [[nodiscard]] std::size_t drain(TokenEvent* out, std::size_t max) noexcept;
   [[nodiscard]] std::size_t n_events_approx() const noexcept { return events_.size_approx(); }
@@ -105,6 +110,8 @@ class DecodeThread {
   // expected to end within the wake interval.
   [[nodiscard]] bool may_share_wakeup(std::int64_t step_begin_us) noexcept;
   void park() noexcept;
+  // Waits awake for what is expected. False: nothing was, or it did not come.
+  [[nodiscard]] bool await_expected() noexcept;
   void fail_active(const char* what) noexcept;
   void finish_all(FinishReason reason) noexcept;
   void record_error(const char* what) noexcept;
@@ -120,6 +127,7 @@ class DecodeThread {
   Counters counters_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> sleeping_{false};
+  std::atomic<std::int64_t> expected_until_us_{0};
   std::atomic<EngineState> state_{EngineState::kNew};
   std::atomic<std::int32_t> n_ctx_{0};
   EventPublisher publisher_;

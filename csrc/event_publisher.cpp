@@ -22,6 +22,7 @@ TokenEvent EventPublisher::make(Slot& slot, EventKind kind) noexcept {
 }
 
 void EventPublisher::push(const TokenEvent& event) noexcept {
+  has_news_ = true;
   urgent_ = urgent_ || event.kind != EventKind::kToken || event.token.n_decoded == 1;
   if (ring_.try_push(event)) return;
   counters_.n_ring_full.add(1);

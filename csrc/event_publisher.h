@@ -43,8 +43,11 @@ class EventPublisher {
   // Wakes the reader if it sleeps.
   void flush() noexcept {
     reader_.notify();
+    has_news_ = false;
     urgent_ = false;
   }
+  // True if something was published since the last flush().
+  [[nodiscard]] bool has_news() const noexcept { return has_news_; }
   // True if something was published since the last flush() that the reader must see at once: the
   // start or the end of a request, its first token.
   [[nodiscard]] bool urgent() const noexcept { return urgent_; }
@@ -60,6 +63,7 @@ class EventPublisher {
   Wakeup& space_;
   const std::atomic<bool>& stop_;
   Counters& counters_;
+  bool has_news_ = false;
   bool urgent_ = false;
 };
 

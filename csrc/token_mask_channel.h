@@ -14,6 +14,7 @@
 
 #include "futex.h"
 #include "grammar/trigger_watch.h"
+#include "spin_pause.h"
 #include "token_mask.h"
 
 namespace unpaced {
@@ -30,14 +31,6 @@ inline constexpr int kSpins = 2000;  // a few microseconds: an answer that is on
 }
 [[nodiscard]] constexpr TokenId token_of(std::uint64_t packed) noexcept {
   return static_cast<TokenId>(packed & UINT32_MAX);
-}
-
-inline void spin_pause() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
 }
 
 // What the two threads share. A word that only one of them changes, and that the other sleeps on,

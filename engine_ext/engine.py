@@ -217,6 +217,10 @@ class Engine:
         self._streams[spec.id] = stream
         return stream
 
+    def expect(self) -> None:
+        """A `submit` is about to follow: the decode thread may wake up for it."""
+        self._native.expect()
+
     async def prepare(self, sampling: SamplingParams) -> None:
         """Compile what `submit` would otherwise have to wait for: DRY breakers in token form, the
         order of the tokens' texts for infill.

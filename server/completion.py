@@ -63,6 +63,7 @@ async def make_completion(
     except ValueError as error:
         raise invalid(str(error)) from None
     prompts = await read_prompts(engine, body.prompt)
+    engine.expect()
     if grammar is None:
         grammar = await read_grammar(engine, body) or state.settings.grammar_default
     compiled = None if grammar is None else await compile_grammar(state, grammar)

@@ -41,6 +41,7 @@ void bind_engine(nb::module_& m) {
             return self.get().submit(std::make_unique<RequestSpec>(spec));
           },
           "spec"_a)
+      .def("expect", [](PyEngine& self) { self.get().decode_thread().expect(); })
       .def(
           "cancel", [](PyEngine& self, RequestId id) { return self.get().cancel(id); },
           "request_id"_a)

@@ -236,6 +236,9 @@ class FakeEngine:
             if not sequence.is_cancelled:
                 sequence.finish(FinishReason.STOPPED)
 
+    def expect(self) -> None:
+        pass
+
     async def prepare(self, sampling: SamplingParams) -> None:
         del sampling
 

@@ -1,6 +1,7 @@
 // When the decode thread wakes its reader: at most once a step, and less often for tokens that come
 // faster than the wake interval, but at once for what cannot wait.
 #include "check.h"
+#include "cpu_affinity.h"
 #include "decode_thread.h"
 #include "front_end.h"
 #include "scripted_stepper.h"
@@ -8,6 +9,8 @@
 namespace {
 
 using namespace std::chrono_literals;
+using unpaced::DecodeThreadOptions;
+using unpaced::EngineState;
 using unpaced::EventKind;
 using unpaced::RequestId;
 using unpaced::Slot;
@@ -44,6 +47,63 @@ TEST(event_reaches_the_reader_before_the_next_step) {
   }
   script.gate.allow(Gate::kOpen);
   CHECK(front.run_until_finished(id));
+}
+
+// A thread with a core of its own, that is, with one that it is pinned to.
+void start_pinned(FrontEnd& front, Script& script) {
+  front.start(factory_of(script));
+  CHECK(front.run_until([&] { return front.thread().state() == EngineState::kReady; }));
+}
+
+DecodeThreadOptions pinned() { return {.cores = {unpaced::allowed_cores().back()}}; }
+
+// After the thread has been awake since `beat`, which is a value of its heartbeat.
+void wait_until_asleep_again(FrontEnd& front, std::uint64_t beat) {
+  const auto deadline = std::chrono::steady_clock::now() + FrontEnd::kPatience;
+  while (front.thread().counters().last_step_us.get() == beat ||
+         front.thread().heartbeat_age_us() > 0) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::sleep_for(200us);
+  }
+}
+
+TEST(expecting_what_does_not_come_wakes_nobody_else) {
+  Script script;
+  FrontEnd front(pinned());
+  start_pinned(front, script);
+  wait_until_asleep_again(front, 0);
+  front.drain();
+  front.thread().reader_wakeup().acknowledge();
+  front.thread().reader_wakeup().prepare_park();
+  const std::uint64_t n_writes = front.thread().reader_wakeup().n_writes();
+  for (int i = 0; i < 5; ++i) {
+    const std::uint64_t beat = front.thread().counters().last_step_us.get();
+    front.thread().expect();
+    wait_until_asleep_again(front, beat);
+  }
+  CHECK_EQ(front.thread().reader_wakeup().n_writes(), n_writes);
+  front.thread().reader_wakeup().cancel_park();
+  const RequestId id = front.submit(prompt_of(4), 10);
+  CHECK(front.run_until_finished(id));
+  CHECK(front.tokens(id) == scripted_tokens(id, 10));
+}
+
+TEST(expected_requests_are_served) {
+  Script script;
+  FrontEnd front(pinned());
+  start_pinned(front, script);
+  for (int i = 0; i < 200; ++i) {
+    front.thread().expect();
+    if (i % 3 == 1) std::this_thread::sleep_for(std::chrono::microseconds(i * 10));
+    if (i % 3 == 2) std::this_thread::yield();
+    const RequestId id = front.submit(prompt_of(4), 3);
+    CHECK(front.run_until_finished(id));
+    CHECK(front.tokens(id) == scripted_tokens(id, 3));
+  }
+  front.thread().expect();
+  front.thread().stop();
+  CHECK(front.thread().state() == EngineState::kStopped);
+  front.thread().expect();  // of no effect any more
 }
 
 // The front end has work of its own to do while a prompt is computed.
