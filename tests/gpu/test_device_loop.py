@@ -95,11 +95,11 @@ SAMPLED = {
 
 @contextlib.asynccontextmanager
 async def running_engine(
-    loop: Loop, *, n_slots: int = 1, **options: object
+    loop: Loop, *, n_slots: int = 1, n_ctx: int = N_CTX, **options: object
 ) -> AsyncIterator[Engine]:
     config = EngineConfig(
         model_path=MODEL,
-        n_ctx=N_CTX,
+        n_ctx=n_ctx,
         n_slots=n_slots,
         n_threads=1,
         decode_loop=loop,
