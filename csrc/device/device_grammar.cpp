@@ -55,7 +55,7 @@ void DeviceStepper::draw_again(Slot& slot, const TokenMask& mask) {
   masked_row_.restore(again.logits, mask.words(), stream);
   launch_step_kernels(again, stream);
   stream_is_busy_ = true;
-  pacer_.launched();
+  pacer_.launched(StepPacer::Clock::now());
 }
 
 void DeviceStepper::end_by_grammar(FinishReason reason, EventPublisher& events) {

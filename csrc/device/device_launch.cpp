@@ -89,7 +89,7 @@ void DeviceStepper::resume() {
 void DeviceStepper::fly() {
   stream_is_busy_ = true;
   flight_.is_second_draw = false;
-  pacer_.launched();
+  pacer_.launched(StepPacer::Clock::now());
   if (flight_.is_stepwise) {
     launch_steps(1);
   } else if (loop_ == DecodeLoop::kDevice) {

@@ -169,7 +169,7 @@ DeviceStepper::Progress DeviceStepper::wait_for_news() {
   for (;;) {
     const Progress now = progress();
     if (now.n_tokens > flight_.n_published || now.exit != LoopExit::kNone) {
-      pacer_.arrived(now.n_tokens - flight_.n_published);
+      pacer_.arrived(StepPacer::Clock::now(), now.n_tokens - flight_.n_published);
       return now;
     }
     if (pacer_.silence() > kSuspicious) {

@@ -3,46 +3,79 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <thread>
+#include <cerrno>
+#include <ctime>
 #include <utility>
 
 namespace unpaced {
 namespace {
 
 constexpr std::chrono::microseconds kShortNap{20};
-// Longer than a step of any model that fits one GPU, and short where the GPU says nothing any more.
-constexpr std::chrono::milliseconds kLongestNap{20};
+
+void sleep_until(StepPacer::Clock::time_point when) noexcept {
+  const auto ns = std::chrono::nanoseconds(when.time_since_epoch()).count();
+  timespec at{};
+  at.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
+  at.tv_nsec = static_cast<long>(ns % 1'000'000'000);  // NOLINT: timespec's own type
+  // An absolute time needs no reading of the clock, here or after a signal.
+  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
+  }
+}
 
 }  // namespace
 
 StepPacer::StepPacer() {
-  // The kernel rounds sleeps up by 50 us by default: a twentieth of a small model's step.
   constexpr unsigned long kSlackNs = 1000;
   prctl(PR_SET_TIMERSLACK, kSlackNs, 0, 0, 0);
 }
 
-void StepPacer::arrived(int n) noexcept {
-  const auto now = Clock::now();
-  const auto step = (now - last_) / std::max(n, 1);
-  // The first step after a launch has the launch in it, which would have the others looked for
-  // late.
-  const int weight = std::exchange(is_first_, false) ? 64 : 8;
-  step_ += (std::chrono::duration_cast<std::chrono::nanoseconds>(step) - step_) / weight;
-  last_ = now;
+StepPacer::Duration StepPacer::patience() noexcept {
+  return std::max<Duration>(kShortNap, expected() / 64);
 }
 
-void StepPacer::nap() const noexcept {
-  const auto now = Clock::now();
-  // Each nap costs a switch of 10 us; steps vary by a few percent. Oversleeping delays the client's
-  // token by as much, and the GPU not at all.
-  const auto soon = last_ + step_ - step_ / 64;
-  const auto shortest = std::max<std::chrono::nanoseconds>(kShortNap, step_ / 64);
-  const auto wanted = std::clamp<std::chrono::nanoseconds>(soon - now, shortest, kLongestNap);
-  std::this_thread::sleep_for(wanted);
+void StepPacer::launched(Clock::time_point now) noexcept {
+  is_first_ = true;
+  is_lost_ = false;
+  n_looks_ = 0;
+  last_ = look_ = now;
+  next_ = now + expected() - lead_;
 }
 
-std::chrono::milliseconds StepPacer::silence() const noexcept {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - last_);
+StepPacer::Clock::time_point StepPacer::next_look() noexcept {
+  look_ = std::exchange(next_, next_ + patience());
+  ++n_looks_;
+  return look_;
+}
+
+void StepPacer::nap() noexcept { sleep_until(next_look()); }
+
+void StepPacer::arrived(Clock::time_point now, int n) noexcept {
+  // Wake-ups are late by what the machine takes for them, which the lead makes up for; but where
+  // this thread was held up, or did not sleep, only the clock knows when the look was.
+  const auto found = n_looks_ == 0 || now - look_ > 4 * patience() ? now : look_;
+  // So it takes some six tokens to use up the time that a token may have waited, and a few more to
+  // follow a GPU that has become faster.
+  const Duration least = expected() / 1024;
+  lead_ = n_looks_ > 1 ? least : std::clamp<Duration>(lead_ + lead_ / 2, least, expected() / 8);
+  learn((found - last_) / std::max(n, 1), n);
+  is_first_ = false;
+  // When the last of several came is not known: the next one may come at any time.
+  is_lost_ = n > 1;
+  n_looks_ = 0;
+  last_ = found;
+  next_ = found + (is_lost_ ? patience() : step_ - lead_);
+}
+
+void StepPacer::learn(Duration step, int n) noexcept {
+  if (is_lost_ && n == 1) return;
+  Duration& expected = this->expected();
+  // What held everything up once is no step.
+  const Duration error = std::min(step, 2 * expected) - expected;
+  if (std::chrono::abs(error) > expected / 8) {
+    expected += error / 2;
+  } else if (n == 1) {
+    expected += error / 32;
+  }
 }
 
 }  // namespace unpaced

@@ -1,32 +1,54 @@
-// When to look for the GPU's next token: sleeps through most of a step, then looks often.
+// When to look for the GPU's next token: sleeps until it is expected, then looks often.
 #pragma once
 
 #include <chrono>
 
 namespace unpaced {
 
-// Decode thread only.
+// Decode thread only. It never sees when a token comes, only whether one was there when it looked.
+// A look costs a sleep and a wake-up, some 10 us of CPU, so one look a token is what it aims at: as
+// long as the token is there, the next look comes a little earlier in its step, by half as much
+// again each time; once it is not there, the next looks go by when it came. So a token waits for a
+// fraction of `patience()` on average, and few looks are in vain.
 class StepPacer {
  public:
-  StepPacer();
-
-  void launched() noexcept {
-    last_ = Clock::now();
-    is_first_ = true;
-  }
-  // n tokens came since the last time.
-  void arrived(int n) noexcept;
-  // Sleeps until a token is worth looking for.
-  void nap() const noexcept;
-  // Since the last token or launch.
-  [[nodiscard]] std::chrono::milliseconds silence() const noexcept;
-
- private:
   using Clock = std::chrono::steady_clock;
 
-  Clock::time_point last_ = Clock::now();
+  // Has the kernel wake this thread when it says, not up to 50 us later.
+  StepPacer();
+
+  // The GPU was given steps to make.
+  void launched(Clock::time_point now) noexcept;
+  // The look at hand, or one without a nap, found n tokens, at least one, or the end of the steps.
+  void arrived(Clock::time_point now, int n) noexcept;
+  // When to look next. Each call is one look; if the token is not there, call it again.
+  [[nodiscard]] Clock::time_point next_look() noexcept;
+  // Sleeps until next_look().
+  void nap() noexcept;
+
+  // From the last token or launch to the look at hand.
+  [[nodiscard]] Clock::duration silence() const noexcept { return look_ - last_; }
+
+ private:
+  using Duration = Clock::duration;
+
+  // How long it takes from last_ to the next token. The first one after a launch has the launch in
+  // it: it is learnt by itself.
+  [[nodiscard]] Duration& expected() noexcept { return is_first_ ? first_step_ : step_; }
+  // Between the looks for a token that is late.
+  [[nodiscard]] Duration patience() noexcept;
+  // n tokens took `step` each.
+  void learn(Duration step, int n) noexcept;
+
+  Clock::time_point last_ = Clock::now();  // the look that found the last token, or the launch
+  Clock::time_point look_ = last_;
+  Clock::time_point next_ = last_;
+  int n_looks_ = 0;       // for the next token
+  bool is_lost_ = false;  // last_ is not when a token came
   bool is_first_ = true;  // no token has come since the last launch
-  std::chrono::nanoseconds step_{std::chrono::microseconds(200)};  // running mean of a step
+  Duration step_ = std::chrono::microseconds(200);
+  Duration first_step_ = step_;
+  Duration lead_{};  // how much earlier than expected to look
 };
 
 }  // namespace unpaced
