@@ -20,6 +20,7 @@ from engine_ext import Engine, set_native_log
 from engine_ext.build_info import read_build_info
 from server.app import create_app
 from server.errors import unavailable
+from server.header_deadlines import HeaderDeadlines
 from server.listener import Listeners
 from server.logs import configure_logs
 from server.protocol import LimitedHttpProtocol
@@ -183,7 +184,7 @@ class _Server(uvicorn.Server):
             (LimitedHttpProtocol,),
             {
                 "max_header_bytes": settings.max_header_bytes,
-                "header_timeout_s": settings.header_timeout,
+                "header_deadlines": HeaderDeadlines(settings.header_timeout),
             },
         )
         self.on_started: Callable[[], None] = lambda: None

@@ -15,13 +15,17 @@ from uvicorn.protocols.utils import is_ssl
 from uvicorn.server import ServerState
 
 from server.connection import Connection
+from server.header_deadlines import HeaderDeadlines
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """Answers 431 to headers over `max_header_bytes`, 408 to those that take too long."""
+    """Answers 431 to headers over `max_header_bytes`, 408 to those that miss their deadline.
+
+    A subclass for each server sets both.
+    """
 
     max_header_bytes = 64 * 1024
-    header_timeout_s = 10.0
+    header_deadlines = HeaderDeadlines(10.0)
 
     def __init__(
         self,
@@ -33,7 +37,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._n_header_bytes = 0
         self._in_headers = True
-        self._timer: asyncio.TimerHandle | None = None
         self._has_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -43,18 +46,17 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self.transport = transport
         self.flow = FlowControl(transport)
         self.scheme = "https" if is_ssl(transport) else "http"
-        self._arm()
+        self.header_deadlines.begin(self, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._disarm()
+        self.header_deadlines.end(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._has_refused:
             return
-        if self._in_headers and self._timer is None:
-            self._arm()  # a further request on a kept connection
         if self._in_headers:
+            self.header_deadlines.begin(self, self.loop)  # a further one on a kept connection
             self._n_header_bytes += len(data)
         super().data_received(data)
         if self._in_headers and self._n_header_bytes > self.max_header_bytes:
@@ -68,7 +70,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         n_bytes = sum(len(name) + len(value) for name, value in self.headers) + len(self.url)
         self._in_headers = False
         self._n_header_bytes = 0
-        self._disarm()
+        self.header_deadlines.end(self)
         if n_bytes > self.max_header_bytes:
             self._refuse(b"431 Request Header Fields Too Large")
             return
@@ -96,22 +98,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.transport.write(data)
         return not self.flow.write_paused
 
-    def _arm(self) -> None:
-        self._timer = self.loop.call_later(self.header_timeout_s, self._time_out)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _time_out(self) -> None:
-        self._timer = None
-        if self._in_headers:
-            self._refuse(b"408 Request Timeout")
+    def on_deadline(self) -> None:
+        """The headers have not come in time."""
+        self._refuse(b"408 Request Timeout")
 
     def _refuse(self, status: bytes) -> None:
         self._has_refused = True
-        self._disarm()
+        self.header_deadlines.end(self)
         if not self.transport.is_closing():
             head = b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
             self.transport.write(head)
