@@ -78,7 +78,8 @@ class Engine:
         self._streams: dict[int, TokenStream] = {}
         self.slots = Slots(self._native, config.n_slots, self._streams, self._new_id)
         self._next_id = 1
-        self._sampling: dict[SamplingParams, _native.SamplingParams] = {}
+        # By `id` of the parameters, which are kept with their native form.
+        self._sampling: dict[int, tuple[SamplingParams, _native.SamplingParams]] = {}
         self._breakers: dict[tuple[str, ...], _native.DryBreakers] = {}
         self._infill: _native.InfillVocabulary | None = None
         self._stops: dict[_StopKey, _native.StopStrings] = {}
@@ -348,16 +349,17 @@ class Engine:
         return spec
 
     def _native_sampling(self, sampling: SamplingParams) -> _native.SamplingParams:
-        native = self._sampling.get(sampling)
-        if native is None:
-            native = _native.SamplingParams()
-            for name in _PLAIN_FIELDS:
-                setattr(native, name, getattr(sampling, name))
-            links = [name for name in sampling.samplers if name != ADAPTIVE_P]
-            native.set_chain([LINKS.index(name) for name in links])
-            native.adaptive_p = len(links) < len(sampling.samplers)
-            if not sampling.logit_bias:  # which may be long
-                _keep(self._sampling, sampling, native)
+        kept = self._sampling.get(id(sampling))
+        if kept is not None:
+            return kept[1]
+        native = _native.SamplingParams()
+        for name in _PLAIN_FIELDS:
+            setattr(native, name, getattr(sampling, name))
+        links = [name for name in sampling.samplers if name != ADAPTIVE_P]
+        native.set_chain([LINKS.index(name) for name in links])
+        native.adaptive_p = len(links) < len(sampling.samplers)
+        if not sampling.logit_bias:  # which may be long
+            _keep(self._sampling, id(sampling), (sampling, native))
         return native
 
     def _reasoning_budget(self, budget: ReasoningBudget) -> _native.ReasoningBudget:

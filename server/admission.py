@@ -153,7 +153,13 @@ class Admission:
 
         Raises: ApiError (503) if they do not fit in the queue.
         """
-        n_waiting = max(0, len(n_prompt_tokens) - self._n_free)
+        tickets = [Ticket(self, n_prompt, key, wanted) for n_prompt in n_prompt_tokens]
+        n_waiting = max(0, len(tickets) - self._n_free)
+        if n_waiting == 0 and wanted < 0 and not self._queues:  # nobody is to be asked
+            self._idle.clear()
+            for ticket in tickets:
+                self._run(ticket)
+            return tickets
         if n_waiting > 0:
             n_requests = self.n_waiting + n_waiting
             if n_requests > self._max_requests:
@@ -168,7 +174,6 @@ class Admission:
                     f"{self._max_tokens} may (--max-queue-tokens)"
                 )
         self._idle.clear()
-        tickets = [Ticket(self, n_prompt, key, wanted) for n_prompt in n_prompt_tokens]
         self._queues.setdefault(key, deque()).extend(tickets)
         self._n_tokens_waiting += sum(n_prompt_tokens)
         self.grant_next()
@@ -198,8 +203,11 @@ class Admission:
             self._take(ticket)
             if ticket.key in self._queues:  # the other keys' turn comes first
                 self._queues[ticket.key] = self._queues.pop(ticket.key)
-            self._running.add(ticket)
-            ticket.grant()
+            self._run(ticket)
+
+    def _run(self, ticket: Ticket) -> None:
+        self._running.add(ticket)
+        ticket.grant()
 
     @property
     def _n_free(self) -> int:

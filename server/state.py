@@ -57,7 +57,7 @@ class ServerState:
     def lora_scales(self) -> tuple[float, ...]:
         """Of each LoRA adapter, in requests that say nothing of them."""
         if self._lora_scales is None:
-            return tuple(scale for _, scale in self.settings.loras())
+            self._lora_scales = tuple(scale for _, scale in self.settings.loras())
         return self._lora_scales
 
     @lora_scales.setter
