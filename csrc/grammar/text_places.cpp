@@ -63,12 +63,16 @@ void TextPlaces::clear() {
   place_numbers_.clear();
   steps_.clear();
   n_characters_ = 0;
+  start_ = {};
   is_full_ = false;
 }
 
 TextPlaces::Place TextPlaces::start() {
-  todo_.assign(1, cell({0, parts_[0].low, parts_[0].high, kEnd}));
-  return {place(), 0};
+  if (!start_.is_known()) {
+    todo_.assign(1, cell({0, parts_[0].low, parts_[0].high, kEnd}));
+    start_ = {place(), 0};
+  }
+  return start_;
 }
 
 TextPlaces::Place TextPlaces::advance(Place place, std::string_view text) {

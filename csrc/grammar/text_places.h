@@ -29,11 +29,11 @@ struct GrammarPart {
   std::uint32_t high = 1;
 };
 
-struct TextPlacesLimits {
-  std::size_t cells = 50'000;  // about 100 bytes each
-  std::size_t places = 20'000;
-  std::size_t steps = 100'000;
-  std::size_t characters = 400'000;  // of all places, 4 bytes each
+struct TextPlacesLimits {  // together about 6 MB
+  std::size_t cells = 30'000;
+  std::size_t places = 10'000;
+  std::size_t steps = 50'000;
+  std::size_t characters = 200'000;  // that may come next, of all places
   std::size_t work = 10'000;         // cells looked up for a step: about a millisecond
 };
 
@@ -94,6 +94,7 @@ class TextPlaces {
   std::vector<Heads> places_;
   std::unordered_map<Heads, std::uint32_t, HeadsHash> place_numbers_;
   std::unordered_map<std::uint64_t, std::uint32_t> steps_;  // by place and character
+  Place start_;
   std::size_t n_characters_ = 0;
   bool is_full_ = false;
 

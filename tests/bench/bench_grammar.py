@@ -76,6 +76,27 @@ SCHEMA = {
     "required": ["name", "age", "address"],
     "additionalProperties": False,
 }
+C_PAGE = "".join(
+    f"int {name}(int {value}){{while({value}+{i}<limit){{int next = step({value}, {i});"
+    f"// from {name} to the next one\n"
+    f"if(next==0){{return {value}*( {other}-{i} );}}{value} = next+{other};}}}}"
+    for i, (name, value, other) in enumerate(
+        [
+            ("count_words", "n", "total"),
+            ("area", "width", "height"),
+            ("walk", "x", "y1"),
+            ("parse", "position", "length"),
+            ("mix", "seed", "salt"),
+            ("scan", "row", "column"),
+        ]
+    )
+)
+ARITHMETIC_PAGE = "".join(
+    f"{a}+{i}*({b}-{a}_{i})= {i + 7}\n({b} +{i * 31})/{a}={b}\n"
+    for i, (a, b) in enumerate(
+        [("x", "y"), ("width", "height"), ("total", "rate"), ("seed", "n"), ("row", "column_b")]
+    )
+)
 CASES: dict[str, tuple[GrammarSpec, str]] = {
     "any JSON object": (GrammarSpec.of_schema({"type": "object"}), json.dumps(TEXT)),
     "JSON schema": (GrammarSpec.of_schema(SCHEMA), json.dumps(REQUIRED_FIRST)),
@@ -107,6 +128,8 @@ CASES: dict[str, tuple[GrammarSpec, str]] = {
         "int main(int argc){while(x+1<y){foo (a, b);// a comment of some words\n"
         "for(int i = 0; i<10; i = i+1){/* another * one */}}",
     ),
+    "GBNF: c.gbnf, a page": (GrammarSpec("gbnf", grammar("c")), C_PAGE),
+    "GBNF: arithmetic.gbnf, a page": (GrammarSpec("gbnf", grammar("arithmetic")), ARITHMETIC_PAGE),
     "GBNF: chess.gbnf": (
         GrammarSpec("gbnf", grammar("chess")),
         "1. e4 e5\n2. Nf3 Nc6\n3. Bb5 a6\n4. O-O Nxe4\n",
