@@ -1,5 +1,6 @@
 """GBNF with long terminals beside GBNF with a character each, with a vocabulary of 128,256 tokens.
 
+And where texts meet at one place of the grammar they have one mask, which the engine then keeps.
 The grammars are llama.cpp's examples and what its converters make of JSON schemas.
 """
 
@@ -15,8 +16,10 @@ import pytest
 from llama_cpp.llama_grammar import json_schema_to_gbnf
 
 from engine_ext._load import load_native
+from engine_ext.grammar import native_parts
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark
+from server.grammar.gbnf_parts import parts_of
 from server.grammar.terminals import with_terminals
 from tests.support.lark_masks import Vocabulary, tokens_of
 from tests.support.llama_source import grammar, vocabulary
@@ -69,10 +72,15 @@ def assert_same_masks(tokens: Vocabulary, gbnf: str, n_masks: int = 30) -> None:
     )
     start, rng = (reference.copy(), ours.copy()), random.Random(gbnf)
     text = b""
+    places = load_native().TextPlaces(native_parts(parts_of(rules)))
+    by_place: dict[tuple[bool, tuple[int, int]], bytes] = {}
     for _ in range(n_masks):
         expected = reference.mask()
         assert expected is not None
         assert ours.mask() == expected, text
+        place = places.place(text)
+        assert place[0]
+        assert by_place.setdefault(place, expected) == expected, text
         allowed = [token for token in tokens_of(expected) if token != tokens.end]
         if not allowed:
             reference, ours, text = start[0].copy(), start[1].copy(), b""
