@@ -35,6 +35,7 @@ struct Pace {
   const std::atomic<bool>* gate = nullptr;  // fill() waits until it is true
   std::int32_t fail_after = -1;             // accepted tokens
   std::int32_t throw_after = -1;
+  bool has_later_masks = false;  // fill() takes no time but for the first one
 };
 
 class HashMatcher final : public TokenMatcher {
@@ -47,8 +48,9 @@ class HashMatcher final : public TokenMatcher {
 
   std::int32_t n_vocab() const noexcept override { return kVocab; }
   bool allows(TokenId token) override { return may_come(state_, token); }
+  bool has_mask() override { return pace_.has_later_masks && n_accepted_ > 0; }
   void fill(std::span<std::uint32_t> words) override {
-    if (pace_.fill > 0us) std::this_thread::sleep_for(pace_.fill);
+    if (pace_.fill > 0us && !has_mask()) std::this_thread::sleep_for(pace_.fill);
     while (pace_.gate != nullptr && !pace_.gate->load()) std::this_thread::sleep_for(100us);
     for (auto& word : words) word = 0;
     for (TokenId token = 0; token < kVocab; ++token) {
@@ -134,6 +136,13 @@ TEST(slow_masks_are_made_only_after_a_refusal) {
   // A quarter of the tokens is refused; eager would be 400.
   CHECK(fixture.mask->n_masks() < 200U);
   CHECK(fixture.mask->n_checks() > 200U);
+}
+
+TEST(masks_that_the_matcher_has_are_used_where_it_is_slow) {
+  Fixture fixture(Pace{.fill = 2ms, .has_later_masks = true}, {.eager_for = 100us});
+  draw(fixture, 400, 3, 0us);
+  CHECK(fixture.mask->n_masks() >= 400U);
+  CHECK_EQ(fixture.mask->n_checks(), 0U);
 }
 
 TEST(several_masks_at_once) {
