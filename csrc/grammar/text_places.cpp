@@ -103,12 +103,12 @@ std::uint32_t TextPlaces::step(std::uint32_t from, std::uint32_t character) {
   }
   if (todo_.empty()) return kLost;
   const std::uint32_t to = place();
-  if (to == kLost) return kLost;
+  if (is_full_) return kLost;
   if (steps_.size() == limits_.steps) {
     is_full_ = true;
     return kLost;
   }
-  steps_.emplace(key, to);
+  steps_.emplace(key, to);  // kLost too: it was too much work, and would be again
   return to;
 }
 
@@ -123,7 +123,7 @@ std::uint32_t TextPlaces::cell(const Cell& cell) {
 }
 
 std::uint32_t TextPlaces::list(const std::vector<std::uint32_t>& parts, std::uint32_t next) {
-  for (std::size_t i = parts.size(); i-- > 0;) {
+  for (std::size_t i = parts.size(); i-- > 0 && work_ <= limits_.work;) {
     next = cell({parts[i], parts_[parts[i]].low, parts_[parts[i]].high, next});
   }
   return next;
@@ -172,7 +172,10 @@ void TextPlaces::open(const Cell& from) {
   const std::uint32_t low = from.low == 0 ? 0 : from.low - 1;
   const std::uint32_t high = from.high == GrammarPart::kEndless ? from.high : from.high - 1;
   const std::uint32_t rest = high == 0 ? from.next : cell({from.part, low, high, from.next});
-  for (const auto& choice : parts_[from.part].choices) todo_.push_back(list(choice, rest));
+  for (const auto& choice : parts_[from.part].choices) {
+    if (work_ > limits_.work) return;  // place() gives up
+    todo_.push_back(list(choice, rest));
+  }
 }
 
 bool TextPlaces::has(const GrammarPart& part, std::uint32_t character) const noexcept {

@@ -108,6 +108,14 @@ def test_what_never_ends_or_is_too_much_has_no_places() -> None:
     assert not Places('root ::= root "a" | "b"').is_known("")
     words = " | ".join(f'"{i:030}"' for i in range(1500))
     assert not Places(f"root ::= {words}").is_known("")
+    places = Places(f'root ::= "a" ({words} | "b") | "b" "c"')
+    for _ in range(2):
+        assert [places.is_known(text) for text in ("", "a", "ab", "b")] == [
+            True,
+            False,
+            False,
+            True,
+        ]
     assert Places('root ::= ("a"?)* "b" root?').is_known("abb")
 
 
