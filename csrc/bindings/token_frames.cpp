@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <charconv>
 #include <utility>
 
 #include "json_text.h"
@@ -94,9 +94,11 @@ nb::bytes TokenFrames::take() {
 
 nb::bytes TokenFrames::take_chunk() {
   if (frames_.empty()) return take();
-  std::array<char, 2 * sizeof(std::size_t) + 3> head{};
-  const int n_head = std::snprintf(head.data(), head.size(), "%zx\r\n", frames_.size());
-  frames_.insert(0, head.data(), static_cast<std::size_t>(n_head));
+  std::array<char, 2 * sizeof(std::size_t) + 2> head{};
+  char* end = std::to_chars(head.begin(), head.end(), frames_.size(), 16).ptr;
+  *end++ = '\r';
+  *end++ = '\n';
+  frames_.insert(0, head.data(), static_cast<std::size_t>(end - head.data()));
   frames_ += "\r\n";
   return take();
 }

@@ -38,6 +38,7 @@ void StepPacer::launched(Clock::time_point now) noexcept {
   is_lost_ = false;
   n_looks_ = 0;
   last_ = look_ = now;
+  first_step_ = std::max(first_step_, step_);  // a step is in it
   next_ = now + expected() - lead_;
 }
 

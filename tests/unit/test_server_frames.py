@@ -1,6 +1,9 @@
 """Frames that the native code makes of tokens: the same bytes as Python's, token by token."""
 
 import math
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import orjson
@@ -178,6 +181,33 @@ async def test_each_token_is_written_at_once_and_alone() -> None:
     sequence.finish()
     await request.done()
     assert request.events[-1]["tokens_predicted"] == 7
+
+
+def calls_of(run: Callable[[], None]) -> list[str]:
+    """The Python functions of engine and server that `run` has called, in order."""
+    calls = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        name: str = frame.f_globals.get("__name__", "")
+        if event == "call" and name.startswith(("server.", "engine_ext.")):
+            calls.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.anyio
+async def test_a_token_takes_one_call_of_python_up_to_the_connection() -> None:
+    engine = FakeEngine()
+    request = post(make_app(engine), "/completion", {"prompt": "hi", "stream": True})
+    sequence = await started(engine, request)
+    assert calls_of(lambda: sequence.tokens(b"c")) == ["TokenPath._on_framed"]
+    sequence.finish()
+    await request.done()
 
 
 @pytest.mark.anyio

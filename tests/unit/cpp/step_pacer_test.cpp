@@ -124,6 +124,15 @@ TEST(steps_of_a_launch_each_are_followed) {
   CHECK(run.late_p99_us < 3600.0 / 64 + 100);
 }
 
+TEST(what_a_launch_takes_is_at_least_a_step) {
+  Simulation simulation({.step = 3600us});
+  simulation.launch();
+  static_cast<void>(simulation.run(100));
+  simulation.launch();
+  const Run run = simulation.run(1);
+  CHECK(run.looks < 5);
+}
+
 TEST(slow_wake_ups_are_made_up_for) {
   const Run run = settled({.step = 3600us, .jitter = 0.002, .wake_latency = 60us});
   print("slow wake-ups", run);
