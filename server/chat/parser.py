@@ -101,22 +101,15 @@ class ChatParser:
         """Whether `push` makes content of all that follows, piece by piece."""
         return self._is_plain and not self._deltas
 
-    def add_passed(self, text: str) -> None:
-        """Text that became content without a `push`, while `passes_text`."""
-        self._content.append(text)
-
     def push(self, text: str) -> list[ChatDelta]:
         """What one more piece of text adds; nothing where it must be held back."""
         if not text:
             return []
         if self._is_plain:
-            if self._deltas:  # what the prompt holds
-                self.add_content(text)
-                return self._take_deltas()
-            self._content.append(text)
-            return [ChatDelta(content=text)]
-        self._source.push(text)
-        self._advance()
+            self.add_content(text)
+        else:
+            self._source.push(text)
+            self._advance()
         return self._take_deltas()
 
     def finish(self) -> list[ChatDelta]:

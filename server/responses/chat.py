@@ -74,8 +74,8 @@ class ChatWriter(ChoiceWriter):
         return self._content_template(self._content_head, self._tail)
 
     def framed(self, text: str) -> None:
-        """It is content."""
-        self.parser.add_passed(text)
+        """It is content: the parser has let all of it pass."""
+        self.parser.push(text)
 
     def rest(self, text: str) -> bytes:
         """Text that was held back until the end."""
