@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import random
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from engine_ext._load import load_native
 from engine_ext.config import EngineConfig
@@ -22,12 +20,12 @@ from engine_ext.grammar import (
     GrammarPart,
     GrammarWait,
 )
-from engine_ext.model_info import ModelInfo
+from engine_ext.model_info import ModelInfo, read_model_info
 from engine_ext.native_config import DECODE_LOOPS, native_config
+from engine_ext.native_request import NativeRequests
 from engine_ext.placement import Placement, place
-from engine_ext.reasoning_budget import ReasoningBudget
 from engine_ext.request import Request
-from engine_ext.sampling_params import ADAPTIVE_P, INFILL, LINKS, RANDOM_SEED, SamplingParams
+from engine_ext.sampling_params import SamplingParams
 from engine_ext.slots import Slots
 from engine_ext.stats import EngineState, EngineStats
 from engine_ext.token_stream import TokenStream
@@ -40,24 +38,6 @@ else:
 _FINISHED: Final = int(EventKind.FINISHED)
 # Tokenising a text this short takes less than handing it to another thread.
 _INLINE_BYTES: Final = 4096
-# Fields that the native SamplingParams has under the same name.
-_PLAIN_FIELDS: Final = tuple(
-    name
-    for name in SamplingParams.__slots__
-    if name not in ("samplers", "logit_bias", "ignore_eos", "dry_sequence_breakers")
-)
-
-_StopKey = tuple[tuple[bytes, ...], bool, tuple[int, ...]]
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
-
-
-def _keep(cache: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    if len(cache) >= 64:
-        # A client cannot make this grow: any entry can be made again.
-        with contextlib.suppress(StopIteration, KeyError):
-            del cache[next(iter(cache))]
-    cache[key] = value
 
 
 class Engine:
@@ -78,11 +58,7 @@ class Engine:
         self._streams: dict[int, TokenStream] = {}
         self.slots = Slots(self._native, config.n_slots, self._streams, self._new_id)
         self._next_id = 1
-        # By `id` of the parameters, which are kept with their native form.
-        self._sampling: dict[int, tuple[SamplingParams, _native.SamplingParams]] = {}
-        self._breakers: dict[tuple[str, ...], _native.DryBreakers] = {}
-        self._infill: _native.InfillVocabulary | None = None
-        self._stops: dict[_StopKey, _native.StopStrings] = {}
+        self._requests = NativeRequests(self._native, config)
         self._model: ModelInfo | None = None
         self._decode_loop: DecodeLoop | None = None
         self._pieces: list[bytes] = []
@@ -132,7 +108,7 @@ class Engine:
         self._keep_off_decode_core()
         self._pieces = self._native.token_pieces(special=False)
         self._pieces_special = self._native.token_pieces(special=True)
-        self._model = self._read_model_info()
+        self._model = read_model_info(self._native.model_info(), path, self._pieces_special)
         report = self._native.decode_loop()
         names = {number: name for name, number in DECODE_LOOPS.items()}
         self._decode_loop = DecodeLoop(**{**report, "loop": names[report["loop"]]})
@@ -211,7 +187,7 @@ class Engine:
         """
         if self.state is not EngineState.READY:
             raise EngineError("the engine is not ready")
-        spec = self._spec(request)
+        spec = self._requests.spec(request, self._new_id(), self.model)
         if not self._native.submit(spec):
             raise EngineBusy("every slot and every waiting place is taken")
         stream = TokenStream(spec.id, self._cancel, self._native, spec.mask, spec.reasoning_budget)
@@ -228,10 +204,7 @@ class Engine:
 
         Raises: ValueError, its text beginning with the field's name.
         """
-        if sampling.dry_multiplier != 0 and sampling.dry_sequence_breakers not in self._breakers:
-            await asyncio.to_thread(self._dry_breakers, sampling.dry_sequence_breakers)
-        if INFILL in sampling.samplers and self._infill is None:
-            await asyncio.to_thread(self._infill_vocabulary)
+        await self._requests.prepare(sampling)
 
     async def prepare_stop(
         self,
@@ -244,9 +217,7 @@ class Engine:
 
         Raises: ValueError, its text beginning with the field's name.
         """
-        key = (stop, special, preserved_tokens)
-        if stop and key not in self._stops:
-            await asyncio.to_thread(self._stop_strings, key)
+        await self._requests.prepare_stop((stop, special, preserved_tokens))
 
     def _new_id(self) -> int:
         self._next_id += 1
@@ -305,96 +276,6 @@ class Engine:
         for stream in with_news:
             stream.wake()
 
-    def _spec(self, request: Request) -> _native.RequestSpec:
-        sampling = request.sampling
-        spec = _native.RequestSpec()
-        spec.id = self._new_id()
-        spec.prompt = request.prompt
-        spec.sampling = self._native_sampling(sampling)
-        if sampling.seed == RANDOM_SEED:
-            spec.sampling.seed = random.getrandbits(32)
-        for token, bias in sampling.logit_bias:
-            spec.add_logit_bias(token, bias)
-        for token in self.model.suppress_tokens:
-            spec.add_logit_bias(token, float("-inf"))
-        if sampling.ignore_eos:
-            for token in sorted(self.model.eog_tokens):
-                spec.add_logit_bias(token, float("-inf"))
-        if sampling.dry_multiplier != 0:
-            spec.dry_breakers = self._dry_breakers(sampling.dry_sequence_breakers)
-        if INFILL in sampling.samplers:
-            spec.set_infill(self._infill_vocabulary())
-        spec.max_tokens = request.max_tokens
-        spec.n_probs = request.n_probs
-        spec.want_logprob = request.n_probs > 0 or request.prompt_logprobs
-        spec.post_sampling_probs = request.post_sampling_probs
-        spec.prompt_logprobs = request.prompt_logprobs
-        if request.stop:
-            key = (request.stop, request.special, request.preserved_tokens)
-            spec.set_stop(self._stop_strings(key))
-        if request.n_indent > 0 or request.t_max_ms > 0:
-            spec.limits = self._native.make_text_limits(
-                request.n_indent, request.t_max_ms, request.special, request.preserved_tokens
-            )
-        for name in ("cache_prompt", "id_slot", "n_cache_reuse", "n_keep", "n_discard"):
-            setattr(spec, name, getattr(request, name))
-        scales = request.lora_scales
-        spec.lora_scales = list(self._start_scales() if scales is None else scales)
-        if request.grammar is not None:
-            spec.mask = request.grammar.start()
-            if request.grammar.plan is not None:
-                spec.add_pause_tokens(request.grammar.plan)
-        if request.reasoning_budget is not None:
-            spec.reasoning_budget = self._reasoning_budget(request.reasoning_budget)
-        return spec
-
-    def _native_sampling(self, sampling: SamplingParams) -> _native.SamplingParams:
-        kept = self._sampling.get(id(sampling))
-        if kept is not None:
-            return kept[1]
-        native = _native.SamplingParams()
-        for name in _PLAIN_FIELDS:
-            setattr(native, name, getattr(sampling, name))
-        links = [name for name in sampling.samplers if name != ADAPTIVE_P]
-        native.set_chain([LINKS.index(name) for name in links])
-        native.adaptive_p = len(links) < len(sampling.samplers)
-        if not sampling.logit_bias:  # which may be long
-            _keep(self._sampling, id(sampling), (sampling, native))
-        return native
-
-    def _reasoning_budget(self, budget: ReasoningBudget) -> _native.ReasoningBudget:
-        return self._native.make_reasoning_budget(
-            budget.start,
-            budget.ends,
-            budget.forced,
-            budget.n_tokens,
-            budget.suspends_grammar,
-            budget.prompt,
-        )
-
-    def _dry_breakers(self, breakers: tuple[str, ...]) -> _native.DryBreakers:
-        made = self._breakers.get(breakers)
-        if made is None:
-            made = self._native.make_dry_breakers(list(breakers))
-            _keep(self._breakers, breakers, made)
-        return made
-
-    def _start_scales(self) -> tuple[float, ...]:
-        return tuple(scale for _, scale in self.config.options.loras)
-
-    def _infill_vocabulary(self) -> _native.InfillVocabulary:
-        if self._infill is None:
-            self._infill = self._native.make_infill_vocabulary()
-        return self._infill
-
-    def _stop_strings(self, key: _StopKey) -> _native.StopStrings:
-        made = self._stops.get(key)
-        if made is None:
-            stop, special, preserved = key
-            made = self._native.make_stop_strings(list(stop), special, preserved)
-            _keep(self._stops, key, made)
-        return made
-
     # -- text ---------------------------------------------------------------------------------
 
     async def tokenize(
@@ -439,34 +320,3 @@ class Engine:
     def token_pieces_special(self) -> list[bytes]:
         """Text of every token, by id; control tokens are spelled out. Not to be changed."""
         return self._pieces_special
-
-    def _read_model_info(self) -> ModelInfo:
-        info = self._native.model_info()
-        eog = frozenset(info.pop("eog_tokens"))
-        suppressed = tuple(info.pop("suppress_tokens"))
-        chat_template = info.pop("chat_template")
-        tool_use = info.pop("chat_template_tool_use")
-        sampling = {
-            key: value.decode(errors="replace")
-            for key, value in info.pop("sampling_metadata").items()
-        }
-        name = info.pop("name").decode(errors="replace")
-        description = info.pop("description").decode(errors="replace")
-        return ModelInfo(
-            path=self.config.model_path,
-            name=name,
-            description=description,
-            eog_tokens=eog,
-            suppress_tokens=suppressed,
-            sampling_metadata=sampling,
-            chat_template=None if chat_template is None else chat_template.decode(errors="replace"),
-            chat_template_tool_use=None if tool_use is None else tool_use.decode(errors="replace"),
-            bos_piece=self._special_piece(info["bos"]),
-            eos_piece=self._special_piece(info["eos"]),
-            **info,
-        )
-
-    def _special_piece(self, token: int) -> str:
-        if not 0 <= token < len(self._pieces_special):
-            return ""
-        return self._pieces_special[token].decode(errors="replace")

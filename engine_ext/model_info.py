@@ -1,8 +1,9 @@
 """What is known of a loaded model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +45,31 @@ class ModelInfo:
     chat_template_tool_use: str | None = None
     """A second template, for requests with tools."""
     sampling_metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_model_info(
+    info: dict[str, Any], path: Path, token_pieces_special: Sequence[bytes]
+) -> ModelInfo:
+    """The model at `path` from the native engine's `info`, whose texts are bytes."""
+
+    def text(data: bytes | None) -> str | None:
+        return None if data is None else data.decode(errors="replace")
+
+    def piece(token: int) -> str:
+        known = 0 <= token < len(token_pieces_special)
+        return token_pieces_special[token].decode(errors="replace") if known else ""
+
+    sampling = {key: text(value) or "" for key, value in info["sampling_metadata"].items()}
+    read = {
+        "path": path,
+        "name": text(info["name"]),
+        "description": text(info["description"]),
+        "eog_tokens": frozenset(info["eog_tokens"]),
+        "suppress_tokens": tuple(info["suppress_tokens"]),
+        "sampling_metadata": sampling,
+        "chat_template": text(info["chat_template"]),
+        "chat_template_tool_use": text(info["chat_template_tool_use"]),
+        "bos_piece": piece(info["bos"]),
+        "eos_piece": piece(info["eos"]),
+    }
+    return ModelInfo(**{**info, **read})
