@@ -120,8 +120,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where bench_device left its JSON files")
     arguments = parser.parse_args()
     for part, render in PARTS.items():
-        path = arguments.folder / f"device-{part}.json"
-        if path.is_file():
+        # A part that ran more than once, with other models, was given a name for each.
+        for path in sorted(arguments.folder.glob(f"device-{part}*.json")):
             report = json.loads(path.read_text())
             print(f"## {part}\n\n    {report['command']}\n\n{report['hardware']}\n")
             print(render(report["results"]))
