@@ -3,6 +3,10 @@
 import ctypes
 import importlib
 import importlib.util
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -113,3 +117,17 @@ def test_another_commit_is_refused(commit: str) -> None:
 def test_a_struct_of_another_size_is_refused() -> None:
     with pytest.raises(EngineBuildError, match=r"^llama_batch has another size"):
         _load._check_abi(fake_llama_cpp(), fake_native(abi_sizes=lambda: {"llama_batch": 7}))
+
+
+def test_the_cpu_backend_takes_its_buffers_from_the_modules_new() -> None:
+    # In a process of its own: here llama_cpp has loaded the libraries before.
+    done = subprocess.run(
+        [sys.executable, "-c", "from engine_ext._load import load_native; load_native()"],
+        env={**os.environ, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    bindings = [line for line in done.stderr.splitlines() if "symbol `_Znam'" in line]
+    taken = [line for line in bindings if re.search(r"libggml-cpu\.so.* to .*_native\.", line)]
+    assert taken, bindings
