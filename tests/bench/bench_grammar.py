@@ -303,6 +303,7 @@ def main() -> None:
     report = asyncio.run(run(arguments.vocabulary, arguments.rounds))
     print(f"first grammar {report['first_grammar_ms']:.0f} ms; {report['hardware']}")
     if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
         (arguments.out / "grammar.json").write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -82,6 +82,7 @@ def main() -> None:
     report = asyncio.run(run(arguments.vocabulary, arguments.tokens))
     print(json.dumps(report, indent=1))
     if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
         (arguments.out / "grammar_stall.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
