@@ -9,8 +9,8 @@ from engine_ext import EngineError, Grammar, GrammarError
 from server.errors import ApiError, invalid, server_fault
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark, token_texts
-from server.grammar.gbnf_parts import parts_of
 from server.grammar.gbnf_tree import GbnfError, Group
+from server.grammar.places import parts_of
 from server.grammar.schema import SchemaError, for_llguidance
 from server.grammar.spec import GrammarSpec, json_lark
 from server.grammar.terminals import with_terminals

@@ -19,7 +19,7 @@ from engine_ext._load import load_native
 from engine_ext.grammar import native_parts
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark
-from server.grammar.gbnf_parts import parts_of
+from server.grammar.places import parts_of
 from server.grammar.terminals import with_terminals
 from tests.support.lark_masks import Vocabulary, tokens_of
 from tests.support.llama_source import grammar, vocabulary

@@ -12,7 +12,7 @@ from engine_ext._load import load_native
 from engine_ext.grammar import native_parts
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark
-from server.grammar.gbnf_parts import MAX_PARTS, parts_of
+from server.grammar.places import MAX_PARTS, parts_of
 from tests.support.lark_masks import tokens_of
 from tests.support.random_grammar import random_gbnf
 from tests.unit.test_grammar_terminals import END, vocabulary
