@@ -108,7 +108,7 @@ def test_an_occupied_port_is_one_sentence() -> None:
     [
         (["--no-such-flag"], "--no-such-flag"),
         (["--port", "x"], "--port"),
-        (["--decode-core", "4000"], "--decode-core"),
+        (["--decode-core", "4000", "--port", "0"], "--decode-core"),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
     ],
 )
