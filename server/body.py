@@ -31,7 +31,8 @@ async def read_json(request: Request) -> Any:
             f"Content-Encoding '{encoding.decode('latin-1')}' is not supported: "
             "send the body as it is",
         )
-    data = await _read(request, int(length) if length.isdigit() else 0)
+    # The HTTP parser has refused what 64 bits do not hold; zeros in front may be many.
+    data = await _read(request, int(length.lstrip(b"0") or 0) if length.isdigit() else 0)
     try:
         return orjson.loads(data.removeprefix(_BOM))
     except orjson.JSONDecodeError as error:

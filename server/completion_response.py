@@ -8,12 +8,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.choice import Choice
-from server.disconnect import ClientGone, Disconnect, abort_connection
+from server.connection import connection_of
+from server.disconnect import ClientGone, Disconnect
 from server.errors import JSON_TYPE, ApiError, error_response
 from server.request_record import record_of
 from server.responses.writer import ChoiceWriter, ResponseFacts
 from server.state import ServerState
-from server.streaming import SlowClient, StreamOptions, stream_merged, stream_one
+from server.streaming import StreamOptions, stream_merged, stream_one
 
 
 class CompletionResponse(Response):
@@ -48,10 +49,9 @@ class CompletionResponse(Response):
             async with Disconnect(receive):
                 await self._run(scope, receive, send)
         except ClientGone:
-            record.aborted = "disconnect"
-        except SlowClient:
-            record.aborted = "slow client"
-            await abort_connection(scope)
+            connection = connection_of(scope)
+            was_slow = connection is not None and connection.was_cut_off()
+            record.aborted = "slow client" if was_slow else "disconnect"
         except ApiError as error:
             await error_response(error, scope["path"])(scope, receive, send)
         finally:
@@ -69,7 +69,6 @@ class CompletionResponse(Response):
         options = StreamOptions(
             progress=bool(self._facts.body.return_progress),
             ping_s=settings.sse_ping_interval if interval is None else interval,
-            send_timeout_s=settings.send_timeout,
         )
         if len(self._choices) == 1:
             await stream_one(self._choices[0], scope, send, options)

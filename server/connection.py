@@ -16,19 +16,19 @@ def as_chunk(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An ASGI extension, for the token path and for clients that do not read.
+    """An ASGI extension, for the token path and for clients that did not read.
 
     `write`: send a chunk of a response body in chunked coding whose headers are out, now and
     without a coroutine; False if the client is behind, so that the next one must wait for ASGI's
     `send`.
     `take_body`: the request's whole body if it has come, as it mostly has, else None; what was
     taken does not come from `receive` any more.
-    `abort`: drop the connection and what is still to be sent.
+    `was_cut_off`: whether the connection was dropped because the client did not read.
     """
 
     write: Callable[[bytes], bool]
     take_body: Callable[[], bytes | None]
-    abort: Callable[[], None]
+    was_cut_off: Callable[[], bool]
 
     def to_extensions(self) -> dict[str, dict[object, object]]:
         """As the scope's `extensions`."""

@@ -1,12 +1,10 @@
-"""Notices that the client has gone, while a request waits, runs or streams; or cuts it off."""
+"""Notices that the client has gone, while a request waits, runs or streams."""
 
 import asyncio
 from types import TracebackType
 from typing import Self
 
-from starlette.types import Receive, Scope
-
-from server.connection import connection_of
+from starlette.types import Receive
 
 
 class ClientGone(Exception):
@@ -51,11 +49,3 @@ class Disconnect:
         assert self._owner is not None
         self._happened = True
         self._owner.cancel()
-
-
-async def abort_connection(scope: Scope) -> None:
-    """Drop the connection without sending what is buffered for it."""
-    connection = connection_of(scope)
-    if connection is not None:
-        connection.abort()
-        await asyncio.sleep(0.01)  # until the protocol has seen it

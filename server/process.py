@@ -24,6 +24,7 @@ from server.header_deadlines import HeaderDeadlines
 from server.listener import Listeners
 from server.logs import configure_logs
 from server.protocol import LimitedHttpProtocol
+from server.send_deadlines import SendDeadlines
 from server.settings import Settings
 from server.state import Phase, ServerState
 
@@ -185,6 +186,7 @@ class _Server(uvicorn.Server):
             {
                 "max_header_bytes": settings.max_header_bytes,
                 "header_deadlines": HeaderDeadlines(settings.header_timeout),
+                "send_deadlines": SendDeadlines(settings.send_timeout),
             },
         )
         self.on_started: Callable[[], None] = lambda: None

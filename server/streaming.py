@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sse_starlette.event import ServerSentEvent
-from sse_starlette.sse import AppStatus, EventSourceResponse, SendTimeoutError
+from sse_starlette.sse import AppStatus, EventSourceResponse
 from starlette.types import Message, Scope, Send
 
 from server.choice import Choice
@@ -33,54 +33,36 @@ _HEADERS: Final = [
 ]
 
 
-class SlowClient(Exception):
-    """The client did not read its stream for `send_timeout` seconds."""
-
-
-class Watchdog:
-    """Pings a silent stream and ends one whose client does not read; no cost on the token path.
+class Pings:
+    """Pings a silent stream; no cost on the token path.
 
     It looks at time stamps that the stream and its frames keep, instead of arming a timer for every
-    send.
+    send. `ping_s` <= 0: no pings.
     """
 
-    def __init__(
-        self, send: Send, *, ping: bytes = PING, ping_s: float, send_timeout_s: float
-    ) -> None:
+    def __init__(self, send: Send, *, ping: bytes = PING, ping_s: float) -> None:
         self._send = send
         self._ping = ping
         self._ping_s = ping_s
-        self._send_timeout_s = send_timeout_s
-        self._owner = asyncio.current_task()
         self.sent_at = time.monotonic()
-        self.sending_since = 0.0
+        self.is_sending = False
         self.frames: TokenFrames | None = None
         """Where the engine writes them: sent as soon as they are there."""
-        self.is_slow = False
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task: asyncio.Task[None] | None = None
+        if ping_s > 0:
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
         """Call once, whatever happened."""
-        self._task.cancel()
-
-    def uncancel(self) -> bool:
-        """True if the cancellation of the stream was this watchdog's alone."""
-        return self.is_slow and self._owner is not None and self._owner.uncancel() == 0
+        if self._task is not None:
+            self._task.cancel()
 
     async def _run(self) -> None:
-        pings = self._ping_s > 0
-        period = min(self._send_timeout_s, self._ping_s) if pings else self._send_timeout_s
-        period = max(0.02, period / 4)
+        period = max(0.02, self._ping_s / 4)
         while True:
             await asyncio.sleep(period)
             now = time.monotonic()
-            if self.sending_since:
-                if now - self.sending_since >= self._send_timeout_s:
-                    self.is_slow = True
-                    assert self._owner is not None
-                    self._owner.cancel()
-                    return
-            elif pings and now - self._last_sent() >= self._ping_s - period / 2:
+            if not self.is_sending and now - self._last_sent() >= self._ping_s - period / 2:
                 self.sent_at = now
                 await self._send(body_message(self._ping))
 
@@ -101,7 +83,6 @@ class StreamOptions:
 
     progress: bool
     ping_s: float
-    send_timeout_s: float
 
 
 class TokenPath:
@@ -112,11 +93,11 @@ class TokenPath:
     """
 
     def __init__(
-        self, choice: Choice, connection: Connection, watchdog: Watchdog, options: StreamOptions
+        self, choice: Choice, connection: Connection, pings: Pings, options: StreamOptions
     ) -> None:
         self._choice = choice
         self._write = connection.write
-        self._watchdog = watchdog
+        self._pings = pings
         self._progress = options.progress
         self._frames: TokenFrames | None = None
         self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -138,13 +119,13 @@ class TokenPath:
             frames = self._choice.take_frames(progress=self._progress)
             if frames:
                 # Before the end is made, which would keep a short answer's first token waiting.
-                self._watchdog.sent_at = time.monotonic()
+                self._pings.sent_at = time.monotonic()
             is_behind = bool(frames) and not self._write(as_chunk(frames))
             if is_behind or self._choice.generation.is_over:
                 self._leave()
                 return
             self._frames = self._choice.begin_framing(self._on_framed)
-            self._watchdog.frames = self._frames
+            self._pings.frames = self._frames
         except Exception as error:  # the engine's wake-up serves other streams too
             self._fail(error)
 
@@ -170,7 +151,7 @@ class TokenPath:
 async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOptions) -> None:
     """Submit and stream one choice. Headers go out when its slot starts the prompt.
 
-    Raises: ApiError if it fails before that; SlowClient if the client stops reading.
+    Raises: ApiError if it fails before that.
     """
     await choice.submit()
     frames = await choice.read_frames(progress=options.progress)
@@ -178,34 +159,27 @@ async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOp
     if generation.error is not None and generation.timings.start_us == 0:
         raise generation.error
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-    watchdog = Watchdog(
-        send, ping=writer.ping, ping_s=options.ping_s, send_timeout_s=options.send_timeout_s
-    )
+    pings = Pings(send, ping=writer.ping, ping_s=options.ping_s)
     # None under another server than ours: then every token goes through `send`.
     connection = connection_of(scope)
     try:
         writer.prepare()
         while not generation.is_over:
-            watchdog.sending_since = time.monotonic()
+            pings.is_sending, pings.sent_at = True, time.monotonic()
             await send(body_message(frames))
-            watchdog.sent_at = watchdog.sending_since
-            watchdog.sending_since = 0.0
+            pings.is_sending = False
             if connection is None:
                 frames = await choice.read_frames(progress=options.progress)
             else:
-                await TokenPath(choice, connection, watchdog, options).run()
+                await TokenPath(choice, connection, pings, options).run()
                 frames = b""
         choice.close()
         if generation.error is None:
             frames += writer.final([writer]) + writer.done
-        watchdog.sending_since = time.monotonic()
+        pings.is_sending = True
         await send(body_message(frames, more=False))
-    except asyncio.CancelledError:
-        if watchdog.uncancel():
-            raise SlowClient from None
-        raise
     finally:
-        watchdog.stop()
+        pings.stop()
 
 
 async def stream_merged(
@@ -213,7 +187,7 @@ async def stream_merged(
 ) -> None:
     """Submit and stream several choices, their events interleaved.
 
-    Raises: ApiError if one fails before any has started; SlowClient if the client stops reading.
+    Raises: ApiError if one fails before any has started.
     """
     merged = MergedStream(choices, progress=options.progress)
     try:
@@ -223,12 +197,9 @@ async def stream_merged(
             ping=max(0.0, options.ping_s),
             ping_message_factory=lambda: ServerSentEvent(comment="", sep="\n"),
             sep="\n",
-            send_timeout=options.send_timeout_s,
         )
         response.raw_headers = list(_HEADERS)
         await response(scope, _receive_nothing, send)
-    except SendTimeoutError:
-        raise SlowClient from None
     finally:
         merged.close()
 

@@ -60,12 +60,10 @@ async def act(request: Request) -> Response:
         raise not_supported(
             "This server does not support slots action. Start it with `--slot-save-path`"
         )
-    if not slot.isascii() or not slot.isdecimal() or int(slot) >= state.settings.n_slots:
-        raise invalid("Invalid slot ID")
+    number = _slot_number(slot, state.settings.n_slots)
     action = request.query_params.get("action")
     if action not in ("save", "restore", "erase"):
         raise invalid("Invalid action", param="action")
-    number = int(slot)
     try:
         if action == "erase":
             n_erased = await state.engine.slots.erase(number)
@@ -81,6 +79,15 @@ async def act(request: Request) -> Response:
     except EngineError as error:
         raise server_fault(str(error)) from error
     return Response(orjson.dumps(body), media_type=JSON_TYPE)
+
+
+def _slot_number(text: str, n_slots: int) -> int:
+    digits = text.lstrip("0") or "0"
+    # The length first: Python refuses to read thousands of digits.
+    is_short = text.isascii() and text.isdecimal() and len(digits) <= len(str(n_slots))
+    if not is_short or int(digits) >= n_slots:
+        raise invalid("Invalid slot ID")
+    return int(digits)
 
 
 async def _transfer(

@@ -58,7 +58,7 @@ class LimitSettings(OptionGroup):
         Field(gt=0),
         Option(
             ("-to", "--timeout", "--send-timeout"),
-            "seconds a client may read nothing of its stream before it is cut off",
+            "seconds a client may read nothing of its answer before it is cut off",
             env="TIMEOUT",
             metavar="S",
         ),

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from server.connection import as_chunk, connection_of
 from server.protocol import LimitedHttpProtocol
-from server.streaming import Watchdog, body_message
+from server.streaming import Pings, body_message
 
 AppStatus.enable_automatic_graceful_drain = False
 HEADERS: Final = [(b"content-type", b"text/event-stream")]
@@ -47,17 +47,16 @@ async def events(n: int) -> AsyncIterator[bytes]:
 async def send_raw(send: Send, n: int) -> None:
     """What server/streaming.py does under another ASGI server than ours."""
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-    watchdog = Watchdog(send, ping_s=30, send_timeout_s=30)
+    pings = Pings(send, ping_s=30)
     try:
         for _ in range(n):
             await next_turn()
-            watchdog.sending_since = asyncio.get_running_loop().time()
+            pings.is_sending, pings.sent_at = True, time.monotonic()
             await send({"type": "http.response.body", "body": EVENT, "more_body": True})
-            watchdog.sent_at = watchdog.sending_since
-            watchdog.sending_since = 0.0
+            pings.is_sending = False
         await send(body_message(b"", more=False))
     finally:
-        watchdog.stop()
+        pings.stop()
 
 
 async def send_from_callback(scope: Scope, send: Send, n: int) -> None:
@@ -66,12 +65,12 @@ async def send_from_callback(scope: Scope, send: Send, n: int) -> None:
     assert connection is not None
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
     loop = asyncio.get_running_loop()
-    watchdog = Watchdog(send, ping_s=30, send_timeout_s=30)
+    pings = Pings(send, ping_s=30)
     n_left = n
 
     def step() -> None:
         nonlocal n_left
-        watchdog.sent_at = time.monotonic()
+        pings.sent_at = time.monotonic()
         n_left -= 1
         if connection.write(as_chunk(EVENT)) and n_left:
             loop.call_soon(step)
@@ -86,7 +85,7 @@ async def send_from_callback(scope: Scope, send: Send, n: int) -> None:
             await send(body_message(b""))
         await send(body_message(b"", more=False))
     finally:
-        watchdog.stop()
+        pings.stop()
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:

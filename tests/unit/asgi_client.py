@@ -52,7 +52,7 @@ class AsgiRequest:
 
     def connect(self) -> None:
         """Serve it as our own protocol class does: chunks are written past ASGI. Call it first."""
-        connection = Connection(self._write, lambda: None, lambda: None)
+        connection = Connection(self._write, lambda: None, lambda: False)
         self._scope["extensions"] = connection.to_extensions()
 
     def _write(self, chunk: bytes) -> bool:

@@ -125,20 +125,6 @@ async def test_cancelled_completions_are_counted_by_phase() -> None:
         assert value("unpaced_completions_cancelled_total", {"phase": phase}) == n
 
 
-async def test_a_client_that_does_not_read_is_cut_off() -> None:
-    engine = FakeEngine()
-    app = make_app(engine, send_timeout=0.2)
-    request = start(app, stream=True)
-    sequence = await engine.submitted()
-    sequence.start()
-    await request.until(lambda r: r.status == 200)
-    request.stop_reading()
-    sequence.tokens(b"a")
-    await request.done()
-    assert sequence.is_cancelled
-    await slot_is_free(app)
-
-
 async def test_a_fault_of_the_engine_after_a_disconnect_is_nobodys() -> None:
     engine = FakeEngine()
     app = make_app(engine)
