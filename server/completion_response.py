@@ -44,6 +44,7 @@ class CompletionResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
         record.choices = self._choices
+        record.unknown_samplers = self._facts.body.unknown_samplers
         self._state.live_completions[self._facts.completion_id] = self
         try:
             async with Disconnect(receive):
@@ -87,7 +88,8 @@ class CompletionResponse(Response):
 
     async def _drop_stop_probs(self, writer: ChoiceWriter) -> None:
         """llama-server leaves out as many entries as the stop string has tokens."""
-        if writer.probs and writer.generation.stopping_word:
+        has_probs = writer.probs or self._facts.body.legacy_logprobs
+        if has_probs and writer.generation.stopping_word:
             word = writer.generation.stopping_word
             tokens = await self._state.engine.tokenize(word, add_special=False, parse_special=False)
             writer.drop_probs(len(tokens))

@@ -1,5 +1,6 @@
 """What a client is told when a request fails: llama-server's error objects, in one place."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -7,11 +8,14 @@ import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 JSON_TYPE: Final = "application/json; charset=utf-8"
 RETRY_AFTER_S: Final = "1"
 
-_ANTHROPIC_PATHS: Final = ("/v1/messages", "/v1/messages/count_tokens")
+_ANTHROPIC_PATH: Final = re.compile(r"/v1/messages(/|$)")
+_OPENAI_PATH: Final = re.compile(r"/v1/")
+_N_SHOWN: Final = 200
 _ANTHROPIC_TYPES: Final = {
     401: "authentication_error",
     403: "permission_error",
@@ -25,6 +29,7 @@ _ANTHROPIC_TYPES: Final = {
 class ApiError(Exception):
     """A failed request. `param` names the field at fault; `extra` joins the error object.
 
+    `openai_code`: what OpenAI's API has as `code`, where llama-server has the status.
     `code_last`: the keys in the order of llama-server's web server, not of its completions.
     """
 
@@ -37,6 +42,7 @@ class ApiError(Exception):
         param: str | None = None,
         extra: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        openai_code: str | None = None,
         code_last: bool = False,
     ) -> None:
         super().__init__(message)
@@ -45,11 +51,13 @@ class ApiError(Exception):
         self.param = param
         self.extra = dict(extra or {})
         self.headers = dict(headers or {})
+        self.openai_code = openai_code
         self.code_last = code_last
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, for_openai: bool = False) -> dict[str, Any]:
         """The body: `{"error": {...}}`."""
-        error: dict[str, Any] = {"code": self.status, "message": str(self), "type": self.kind}
+        code = self.openai_code if for_openai and self.openai_code else self.status
+        error: dict[str, Any] = {"code": code, "message": str(self), "type": self.kind}
         if self.code_last:
             error["code"] = error.pop("code")
         if self.param is not None:
@@ -75,6 +83,7 @@ def exceeds_context(n_prompt: int, n_ctx: int) -> ApiError:
         f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), "
         "try increasing it",
         extra={"n_prompt_tokens": n_prompt, "n_ctx": n_ctx},
+        openai_code="context_length_exceeded",
     )
 
 
@@ -92,9 +101,34 @@ def loading() -> ApiError:
     return ApiError(503, "unavailable_error", "Loading model", headers=headers, code_last=True)
 
 
-def not_found() -> ApiError:
-    """404 for a wrong path or method, as llama-server answers both."""
-    return ApiError(404, "not_found_error", "File Not Found", code_last=True)
+def not_found(reason: str) -> ApiError:
+    """404, as llama-server answers a wrong path or method, and why."""
+    return ApiError(404, "not_found_error", f"File Not Found: {reason}", code_last=True)
+
+
+def _no_route(request: Request) -> ApiError:
+    """404 that names method and path, and the methods that the path has."""
+    path: str = request.scope["path"]
+    methods = {
+        method
+        for route in request.app.routes
+        if isinstance(route, Route) and route.path_regex.match(path)
+        for method in route.methods or ()
+    }
+    shown = path if len(path) <= _N_SHOWN else f"{path[:_N_SHOWN]}..."
+    has = f"; it has {', '.join(sorted(methods - {'HEAD'}))}" if methods else ""
+    return not_found(f"there is no {request.method} {shown}{has}")
+
+
+def no_such_model(name: str) -> ApiError:
+    """404: another model than the one that is served."""
+    return ApiError(
+        404,
+        "not_found_error",
+        f"The model '{name[:_N_SHOWN]}' does not exist; GET /v1/models lists what is served",
+        param="model",
+        openai_code="model_not_found",
+    )
 
 
 def not_supported(message: str) -> ApiError:
@@ -114,9 +148,12 @@ def server_fault(message: str) -> ApiError:
 
 def error_response(error: ApiError, path: str = "") -> Response:
     """The whole response to a request for `path` that failed before its stream began."""
-    is_anthropic = path.endswith(_ANTHROPIC_PATHS)
+    if _ANTHROPIC_PATH.search(path):
+        body = anthropic_error(error)
+    else:
+        body = error.to_json(for_openai=_OPENAI_PATH.search(path) is not None)
     return Response(
-        orjson.dumps(anthropic_error(error) if is_anthropic else error.to_json()),
+        orjson.dumps(body),
         status_code=error.status,
         headers=error.headers,
         media_type=JSON_TYPE,
@@ -140,9 +177,9 @@ async def handle_error(request: Request, error: Exception) -> Response:
     """The one exception handler of the application."""
     if isinstance(error, HTTPException):
         if error.status_code in (404, 405):
-            error = not_found()
+            error = _no_route(request)
         else:
             error = ApiError(error.status_code, "invalid_request_error", str(error.detail))
     elif not isinstance(error, ApiError):
         error = server_fault("internal error; the server's log has the details")
-    return error_response(error, request.url.path)
+    return error_response(error, request.scope["path"])

@@ -55,8 +55,7 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 headers = [*message.get("headers", ()), *cors, (b"server", b"unpaced")]
-                headers.append((b"x-request-id", record.request_id.encode()))
-                message["headers"] = headers
+                message["headers"] = headers + record.to_headers()
             await send(message)
 
         try:

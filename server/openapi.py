@@ -49,7 +49,7 @@ def _describe(groups: Sequence[Routes], prefix: str) -> bytes:
 
 def _extra(endpoint: Endpoint) -> dict[str, Any]:
     """What FastAPI cannot read from a handler that takes the request as it is."""
-    in_path = [(name, "path") for name in re.findall(r"{(\w+)}", endpoint.path)]
+    in_path = [(name, "path") for name in re.findall(r"{(\w+)(?::\w+)?}", endpoint.path)]
     in_query = [(name, "query") for name in endpoint.query]
     extra: dict[str, Any] = {}
     if in_path or in_query:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from server.choice import Choice
 
 _KEY: Final = "unpaced.record"
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
+_N_NAMES_SHOWN: Final = 16
+_N_NAME_SHOWN: Final = 32
 _GOOD_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
@@ -26,6 +29,8 @@ class RequestRecord:
     status: int = 0
     aborted: str = ""
     choices: "Sequence[Choice]" = ()
+    unknown_samplers: Sequence[str] = ()
+    """What `samplers` named and was left out."""
     _made_id: str = ""
 
     @property
@@ -44,6 +49,8 @@ class RequestRecord:
         }
         if self.aborted:
             entry["aborted"] = self.aborted
+        if self.unknown_samplers:
+            entry["n_unknown_samplers"] = len(self.unknown_samplers)
         if self.choices:
             first = self.choices[0]
             timings = [choice.generation.timings for choice in self.choices]
@@ -55,6 +62,15 @@ class RequestRecord:
                 wait_us = timings[0].first_token_us - first.arrived_us
                 entry["ttft_ms"] = round(wait_us / 1e3, 1)
         return entry | {"request_id": self.request_id}
+
+    def to_headers(self) -> list[tuple[bytes, bytes]]:
+        """What every answer tells of its request: the id, and samplers that were left out."""
+        headers = [(b"x-request-id", self.request_id.encode())]
+        if self.unknown_samplers:
+            names = [name[:_N_NAME_SHOWN] for name in self.unknown_samplers[:_N_NAMES_SHOWN]]
+            shown = ", ".join(_NOT_PLAIN.sub("?", name) for name in names)
+            headers.append((b"x-unknown-samplers", shown.encode()))
+        return headers
 
 
 def open_record(scope: Scope) -> RequestRecord:

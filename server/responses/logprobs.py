@@ -1,7 +1,8 @@
 """Token probabilities as llama-server shows them, and in OpenAI's older completions shape."""
 
 import math
-from collections.abc import Sequence
+from codecs import utf_8_decode
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -52,30 +53,48 @@ def whole_text(piece: bytes) -> str:
 
 
 class LegacyLogprobs:
-    """`tokens`, `token_logprobs`, `top_logprobs`, `text_offset`: what evaluation tools read.
+    """`tokens`, `token_logprobs`, `top_logprobs`, `text_offset`: OpenAI's older shape.
 
-    The first prompt token has no probability: null. Offsets are characters into the choice's text.
+    The tokens joined are the text: one that ends within a character is "", and the one that
+    completes it has it. The first prompt token has no probability: null. Offsets are characters
+    into the choice's text. With `post_sampling` the events of drawn tokens hold probabilities.
     """
 
-    def __init__(self, pieces: Sequence[bytes], n_probs: int) -> None:
+    def __init__(
+        self, pieces: Sequence[bytes], n_probs: int, *, post_sampling: bool = False
+    ) -> None:
         self._pieces = pieces
         self._n_probs = n_probs
+        self._post_sampling = post_sampling
+        self._partial = b""
         self._offset = 0
         self._entries: list[tuple[str, float | None, dict[str, float] | None, int]] = []
 
-    def add_prompt_start(self, token: int, n_text_chars_skipped: int) -> None:
-        """The first prompt token. The text shown may lack its first characters (a space)."""
-        self._add(token, None, None)
-        self._offset -= n_text_chars_skipped
+    def add_prompt_start(self, part: bytes) -> None:
+        """The first prompt token, which stands for this part of the text."""
+        self._add(part, None, None)
+
+    def add_prompt(self, event: "TokenEvent", part: bytes) -> None:
+        """A PROMPT_LOGPROB event; its token stands for this part of the text."""
+        self._add(part, _finite(event.logprob), self._top(event, _finite))
 
     def add(self, event: "TokenEvent") -> None:
-        """A PROMPT_LOGPROB or TOKEN event."""
-        top: dict[str, float] = {}
-        for token, value in event.top_logprobs[: self._n_probs]:
-            top.setdefault(self._text(token), _finite(value))
-        if self._n_probs:
-            top.setdefault(self._text(event.token), _finite(event.logprob))
-        self._add(event.token, _finite(event.logprob), top or None)
+        """A TOKEN event."""
+        value_of = _log if self._post_sampling else _finite
+        top = self._top(event, value_of)
+        self._add(self._pieces[event.token], value_of(event.logprob), top)
+
+    def drop(self, n: int) -> None:
+        """Leave out the last `n` tokens: those of a stop string."""
+        if n > 0:
+            del self._entries[-n:]
+
+    def finish(self) -> None:
+        """No token follows: a character that was begun is U+FFFD, as in the text."""
+        if self._partial and self._entries:
+            text, logprob, top, offset = self._entries[-1]
+            self._entries[-1] = (text + "\ufffd", logprob, top, offset)
+            self._partial = b""
 
     def take(self) -> dict[str, Any]:
         """Everything since the last call."""
@@ -87,13 +106,28 @@ class LegacyLogprobs:
             "text_offset": [entry[3] for entry in entries],
         }
 
-    def _add(self, token: int, logprob: float | None, top: dict[str, float] | None) -> None:
-        text = self._text(token)
-        self._entries.append((text, logprob, top, max(0, self._offset)))
+    def _top(
+        self, event: "TokenEvent", value_of: Callable[[float], float]
+    ) -> dict[str, float] | None:
+        top: dict[str, float] = {}
+        if self._n_probs:
+            for token, value in (
+                *event.top_logprobs[: self._n_probs],
+                (event.token, event.logprob),
+            ):
+                top.setdefault(self._pieces[token].decode(errors="replace"), value_of(value))
+        return top or None
+
+    def _add(self, part: bytes, logprob: float | None, top: dict[str, float] | None) -> None:
+        data = self._partial + part
+        text, n_used = utf_8_decode(data, "replace", False)
+        self._partial = data[n_used:]
+        self._entries.append((text, logprob, top, self._offset))
         self._offset += len(text)
 
-    def _text(self, token: int) -> str:
-        return self._pieces[token].decode(errors="replace")
+
+def _log(probability: float) -> float:
+    return math.log(probability) if probability > 0.0 else _LOWEST
 
 
 def _finite(value: float) -> float:

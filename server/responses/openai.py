@@ -3,7 +3,7 @@
 Source: llama.cpp 0c1e57098, tools/server/server-task.cpp (to_json_oaicompat).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
@@ -11,6 +11,7 @@ import orjson
 from engine_ext import FrameField, FrameTemplate
 from server.generation import Generation
 from server.prompt import Prompt
+from server.responses.echo import cut_text
 from server.responses.logprobs import LegacyLogprobs, unknown_probs
 from server.responses.native import NativeWriter
 from server.responses.writer import ChoiceWriter, ResponseFacts, sse
@@ -35,7 +36,14 @@ class OpenAiWriter(ChoiceWriter):
         self._native = NativeWriter(facts, prompt, generation)
         self._legacy: LegacyLogprobs | None = None
         self._echo = ""
+        self._parts_left: Iterator[bytes] = iter(())
         self._echo_probs: list[dict[str, Any]] = []
+        if facts.body.legacy_logprobs and (facts.body.echo or facts.body.n_probs):
+            self._legacy = LegacyLogprobs(
+                facts.pieces,
+                facts.body.n_probs or 0,
+                post_sampling=bool(facts.body.post_sampling_probs),
+            )
         if facts.body.echo:
             self._start_echo()
 
@@ -63,11 +71,11 @@ class OpenAiWriter(ChoiceWriter):
         if self.facts.is_plain and not shows_timings:
             return self._head + orjson.dumps(text) + self._tail
         logprobs: dict[str, Any] | None = None
+        if self.facts.body.n_probs and not self._has_only_legacy:
+            logprobs = {"content": [self.probs_of(event)]}
         if self._legacy is not None:
             self._legacy.add(event)
-            logprobs = self._legacy.take()
-        elif self.facts.body.n_probs:
-            logprobs = {"content": [self.probs_of(event)]}
+            logprobs = (logprobs or {}) | self._legacy.take()
         body = {"choices": [self._choice(text, logprobs, None)]} | self._frame()
         if self.facts.body.verbose:
             body["__verbose"] = self._native.token_json(event, text)
@@ -109,25 +117,30 @@ class OpenAiWriter(ChoiceWriter):
     def prompt_logprob(self, event: "TokenEvent") -> None:
         """One prompt token's logprob, where echoed."""
         if self._legacy is not None:
-            self._legacy.add(event)
+            self._legacy.add_prompt(event, next(self._parts_left))
         else:
-            self._echo_probs.append(self.probs_of(event))
+            self._echo_probs.append(self.prompt_probs_of(event))
 
     def keep(self, event: "TokenEvent", text: str) -> None:
         """One token of a response that does not stream."""
-        if self._legacy is None:
-            super().keep(event, text)
-        else:
-            self.content.append(text)
+        super().keep(event, text)
+        if self._legacy is not None:
             self._legacy.add(event)
+
+    def drop_probs(self, n: int) -> None:
+        """As of every shape, and of OpenAI's lists."""
+        super().drop_probs(n)
+        if self._legacy is not None:
+            self._legacy.drop(n)
 
     def whole_choice(self) -> dict[str, Any]:
         """This choice in the list of choices."""
         logprobs: dict[str, Any] | None = None
-        if self._legacy is not None:
-            logprobs = self._legacy.take()
-        elif self.probs or self._echo_probs:
+        if not self._has_only_legacy and (self.probs or self._echo_probs):
             logprobs = {"content": self._echo_probs + self.probs}
+        if self._legacy is not None:
+            self._legacy.finish()
+            logprobs = (logprobs or {}) | self._legacy.take()
         text = self._echo + "".join(self.content)
         return self._choice(text, logprobs, self.generation.finish_reason)
 
@@ -174,19 +187,28 @@ class OpenAiWriter(ChoiceWriter):
         self._native.probs = self.probs
         return self._native.whole_json()
 
+    @property
+    def _has_only_legacy(self) -> bool:
+        """Whether OpenAI's lists stand alone: with a prompt llama-server's beside them would double
+        an answer that is long already, and has no counterpart there."""
+        return self._legacy is not None and bool(self.facts.body.echo)
+
     def _start_echo(self) -> None:
-        pieces = self.facts.pieces
-        joined = b"".join(pieces[token] for token in self.prompt.tokens).decode(errors="replace")
-        self._echo = joined if self.prompt.text is None else self.prompt.text
-        first = self.prompt.tokens[0]
-        if not self.facts.body.legacy_logprobs:
-            if self.facts.body.n_probs:
-                self._echo_probs = [unknown_probs(first, self.facts.pieces_special)]
-            return
-        self._legacy = LegacyLogprobs(pieces, self.facts.body.n_probs or 0)
-        # SentencePiece tokenisers put a space in front, which the echo does not show.
-        n_skipped = 1 if joined == " " + self._echo else 0
-        self._legacy.add_prompt_start(first, n_skipped)
+        facts, tokens = self.facts, self.prompt.tokens
+        text = self.prompt.text
+        parts = None
+        if text is not None and self._legacy is not None:
+            parts = cut_text(text, tokens, facts.pieces, facts.pieces_special)
+        if text is None or (self._legacy is not None and parts is None):
+            parts = [facts.pieces[token] for token in tokens]
+            text = b"".join(parts).decode(errors="replace")
+        self._echo = text
+        if self._legacy is not None:
+            assert parts is not None
+            self._parts_left = iter(parts)
+            self._legacy.add_prompt_start(next(self._parts_left))
+        elif facts.body.n_probs:
+            self._echo_probs = [unknown_probs(tokens[0], facts.pieces_special)]
 
 
 def usage(writers: Sequence[ChoiceWriter]) -> dict[str, Any]:

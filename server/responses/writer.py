@@ -143,14 +143,17 @@ class ChoiceWriter(ABC):
             del self.probs[-n:]
 
     def probs_of(self, event: "TokenEvent") -> dict[str, Any]:
-        """Probabilities of one token."""
-        body = self.facts.body
-        return token_probs(
-            event,
-            self.facts.pieces,
-            body.n_probs or 0,
-            post_sampling=bool(body.post_sampling_probs),
-        )
+        """Probabilities of one token that was drawn."""
+        post_sampling = bool(self.facts.body.post_sampling_probs)
+        return self._probs(event, post_sampling=post_sampling)
+
+    def prompt_probs_of(self, event: "TokenEvent") -> dict[str, Any]:
+        """Probabilities of one prompt token; none was drawn, so they are those before sampling."""
+        return self._probs(event, post_sampling=False)
+
+    def _probs(self, event: "TokenEvent", *, post_sampling: bool) -> dict[str, Any]:
+        n_probs = self.facts.body.n_probs or 0
+        return token_probs(event, self.facts.pieces, n_probs, post_sampling=post_sampling)
 
     def progress_json(self, event: "TokenEvent") -> dict[str, Any]:
         """llama-server's `prompt_progress`."""

@@ -1,4 +1,4 @@
-"""GET /v1/models, /models and /props: what is served."""
+"""GET /v1/models, /v1/models/{model}, /models and /props: what is served."""
 
 import time
 from dataclasses import asdict
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine_ext.build_info import read_build_info
-from server.errors import JSON_TYPE
+from server.errors import JSON_TYPE, no_such_model
 from server.responses.generation_settings import GenerationSettings
 from server.routing import Routes
 from server.state import ServerState, state_of
@@ -50,19 +50,30 @@ async def models(request: Request) -> Response:
             }
         ],
         "object": "list",
-        "data": [
-            {
-                "id": name,
-                "aliases": state.aliases,
-                "tags": state.tags,
-                "object": "model",
-                "created": int(time.time()),
-                "owned_by": "llamacpp",
-                "meta": _meta(state),
-            }
-        ],
+        "data": [_model(state)],
     }
     return Response(orjson.dumps(body), media_type=JSON_TYPE)
+
+
+@routes.get("/v1/models/{model:path}")
+async def model(request: Request) -> Response:
+    """OpenAI's description of one model: the one that is served, under any of its names."""
+    state, name = state_of(request), request.path_params["model"]
+    if name not in state.aliases:
+        raise no_such_model(name)
+    return Response(orjson.dumps(_model(state) | {"id": name}), media_type=JSON_TYPE)
+
+
+def _model(state: ServerState) -> dict[str, Any]:
+    return {
+        "id": state.model_name,
+        "aliases": state.aliases,
+        "tags": state.tags,
+        "object": "model",
+        "created": int(time.time()),
+        "owned_by": "llamacpp",
+        "meta": _meta(state),
+    }
 
 
 def _meta(state: ServerState) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _DISABLED: Final = {"error": {"message": "this feature is disabled", "type": "fe
 @routes.post("/v1/embeddings")
 async def embeddings(_: Request) -> Response:
     """501."""
-    raise not_supported("This server does not support embeddings. Start it with `--embeddings`")
+    raise not_supported("This server does not support embeddings: it generates text only")
 
 
 @routes.post("/rerank")
@@ -30,7 +30,7 @@ async def embeddings(_: Request) -> Response:
 @routes.post("/v1/reranking")
 async def rerank(_: Request) -> Response:
     """501."""
-    raise not_supported("This server does not support reranking. Start it with `--reranking`")
+    raise not_supported("This server does not support reranking: it generates text only")
 
 
 @routes.post("/audio/transcriptions")
@@ -63,7 +63,7 @@ async def change_props(request: Request) -> Response:
 async def resume_stream(request: Request) -> Response:
     """404: no stream is kept to be resumed."""
     _check_conversation(request)
-    raise not_found()
+    raise not_found("no stream is kept to be resumed")
 
 
 @routes.delete("/v1/stream", query=("conv_id",))

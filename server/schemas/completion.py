@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from server.errors import ApiError, invalid, invalid_field
 from server.schemas.lora import LoraScales, Scales
+from server.schemas.samplers import unknown_samplers
 from server.schemas.sampling import SamplingFields
 from server.schemas.values import INT32_MAX, Name, Only, Strings, Switch, Text, Whole, json_type
 from server.settings.chat import ReasoningFormat
@@ -35,6 +36,8 @@ class CompletionBody(SamplingFields):
     n_probs: Annotated[int | None, Whole(0, INT32_MAX, switch=True)] = None
     legacy_logprobs: bool = False
     """`logprobs` was asked for, by OpenAI's name; `parse_completion` sets it."""
+    unknown_samplers: tuple[str, ...] = ()
+    """What `samplers` named and is left out; `parse_completion` sets it."""
     post_sampling_probs: Annotated[bool | None, Switch()] = None
     cache_prompt: Annotated[bool | None, Switch()] = None
     return_tokens: Annotated[bool | None, Switch()] = None
@@ -54,7 +57,7 @@ class CompletionBody(SamplingFields):
     verbose: Annotated[bool | None, Switch()] = None
     sse_ping_interval: Annotated[int | None, Whole(-1, INT32_MAX)] = None
     response_format: Any = None
-    response_fields: Annotated[tuple[str, ...] | None, Strings()] = None
+    response_fields: Annotated[tuple[str, ...] | None, Strings(keeps_empty=True)] = None
     # What a context shift keeps; without --context-shift nothing is shifted.
     n_keep: Annotated[int | None, Whole(-1, INT32_MAX)] = None
     n_discard: Annotated[int | None, Whole(0, INT32_MAX)] = None
@@ -87,6 +90,7 @@ def parse_completion(body: dict[str, Any]) -> CompletionBody:
                 names[field] = alias
                 break
     checked["legacy_logprobs"] = names.get("n_probs") == "logprobs"
+    checked["unknown_samplers"] = unknown_samplers(body.get("samplers"))
     try:
         parsed = CompletionBody.model_validate(checked)
     except ValidationError as error:

@@ -3,13 +3,14 @@
 Source: llama.cpp 0c1e57098, common/sampling.cpp (common_sampler_types_from_names, ..._from_chars).
 """
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from server.schemas.values import fault, wrong_type
+from server.schemas.values import wrong_type
 
 _BY_LETTER: Final = {
     "e": "penalties",
@@ -25,54 +26,53 @@ _BY_LETTER: Final = {
     "a": "adaptive_p",
 }
 _BY_NAME: Final = {
-    alias: name for name in _BY_LETTER.values() for alias in (name, name.replace("_", ""))
-} | {
-    "top_sigma": "top_n_sigma",
-    "nucleus": "top_p",
-    "typical_p": "typ_p",
-    "typical": "typ_p",
-    "typ": "typ_p",
-    "temp": "temperature",
-}
+    alias: name
+    for name in _BY_LETTER.values()
+    for alias in (name, name.replace("_", "-"), name.replace("_", ""))
+} | {"nucleus": "top_p", "typ": "typ_p", "temp": "temperature"}
 
 
-def chain_from_names(names: list[str]) -> tuple[str, ...]:
-    """The chain that a list of names asks for; case and `-` for `_` do not matter.
+def known_and_unknown(wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The chain that names, in any case, or a string of letters ask for, and what names none.
 
-    Raises: ValueError for a name we do not have, where llama-server only warns.
+    llama-server leaves the latter out with a line in its log.
     """
-    chain = []
-    for name in names:
-        known = _BY_NAME.get(name.strip().lower().replace("-", "_"))
+    chain, unknown = [], []
+    for one in wanted:
+        known = _BY_LETTER.get(one) if isinstance(wanted, str) else _BY_NAME.get(one.lower())
         if known is None:
-            raise ValueError(f"unknown sampler '{name}'")
-        chain.append(known)
-    return tuple(chain)
+            unknown.append(one)
+        else:
+            chain.append(known)
+    return tuple(chain), tuple(unknown)
 
 
-def chain_from_letters(letters: str) -> tuple[str, ...]:
-    """The chain of llama-server's one-letter form, such as "edskypmxt".
+def chain_of(wanted: Sequence[str]) -> tuple[str, ...]:
+    """As `known_and_unknown`. Raises: ValueError naming the first that is unknown."""
+    chain, unknown = known_and_unknown(wanted)
+    if unknown:
+        raise ValueError(f"unknown sampler '{unknown[0]}'")
+    return chain
 
-    Raises: ValueError for an unknown letter.
-    """
-    for letter in letters:
-        if letter not in _BY_LETTER:
-            raise ValueError(f"unknown sampler '{letter}'")
-    return tuple(_BY_LETTER[letter] for letter in letters)
+
+def unknown_samplers(value: object) -> tuple[str, ...]:
+    """What a request's `samplers` name and we do not have; `value` may be of any type."""
+    if isinstance(value, str) or _is_strings(value):
+        return known_and_unknown(cast(Sequence[str], value))[1]
+    return ()
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 class Chain:
-    """Pydantic metadata: an array of names or a string of letters."""
+    """Pydantic metadata: an array of names or a string of letters; unknown ones are left out."""
 
     def check(self, value: object) -> tuple[str, ...]:
         """The chain by our names."""
-        try:
-            if isinstance(value, str):
-                return chain_from_letters(value)
-            if isinstance(value, list) and all(isinstance(item, str) for item in value):
-                return chain_from_names(value)
-        except ValueError as error:
-            raise fault(str(error)) from None
+        if isinstance(value, str) or _is_strings(value):
+            return known_and_unknown(cast(Sequence[str], value))[0]
         raise wrong_type("string or array of strings", value)
 
     def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:

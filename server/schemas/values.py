@@ -185,9 +185,10 @@ class Strings:
     one: bool = False
     n_max: int = 256
     n_chars_max: int = 4096
+    keeps_empty: bool = False
 
     def check(self, value: object) -> tuple[str, ...]:
-        """The strings, empty ones left out."""
+        """The strings, empty ones left out unless `keeps_empty`."""
         if isinstance(value, str) and self.one:
             value = [value]
         if not isinstance(value, list):
@@ -199,7 +200,7 @@ class Strings:
                 raise fault(f"at most {self.n_chars_max} characters a string")
         if len(value) > self.n_max:
             raise fault(f"at most {self.n_max} strings, but got {len(value)}")
-        return tuple(item for item in value if item)
+        return tuple(item for item in value if item or self.keeps_empty)
 
     def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
         return _schema(self.check)

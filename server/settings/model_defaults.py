@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from server.schemas.samplers import chain_from_names
+from server.schemas.samplers import known_and_unknown
 from server.settings.settings import Settings
 
 _PREFIX: Final = "general.sampling."
@@ -44,12 +44,10 @@ def with_model_defaults(settings: Settings, metadata: Mapping[str, str]) -> Sett
                 changed[field] = int(value) if name in _INTEGERS else value
     names = metadata.get(f"{_PREFIX}sequence", "")
     if names and not settings.model_fields_set & {"samplers", "sampler_seq"}:
-        changed["samplers"] = names
+        changed["samplers"] = ";".join(known_and_unknown(names.split(";"))[0])
     for field, value in changed.items():
         candidate = settings.model_copy(update={field: value})
         with contextlib.suppress(ValueError):
-            if field == "samplers":
-                chain_from_names([part for part in names.split(";") if part])
             candidate.sampling_defaults()
             settings = candidate
     return settings

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field, ValidationInfo, field_validator
 
 from engine_ext.sampling_params import RANDOM_SEED, SAMPLERS, SamplingParams
-from server.schemas.samplers import chain_from_letters, chain_from_names
+from server.schemas.samplers import chain_of
 from server.settings.option import Option
 from server.settings.option_group import OptionGroup
 
@@ -180,7 +180,7 @@ class SamplingSettings(OptionGroup):
         """What a request gets that asks for nothing. Raises: ValueError."""
         names = [name for name in self.samplers.split(";") if name]
         try:
-            chain = chain_from_letters(self.sampler_seq) or chain_from_names(names)
+            chain = chain_of(self.sampler_seq) or chain_of(names)
         except ValueError as error:
             raise ValueError(f"samplers: {error}") from None
         return SamplingParams(

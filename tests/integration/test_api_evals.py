@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.parity.pair import tiny_model
 from tests.support.server import Server, serving
 
 ROOT = Path(__file__).parents[2]
@@ -105,3 +106,31 @@ def test_a_continuation_is_scored_in_one_request_a_candidate(server: Server) -> 
     scores = [sum(choice["logprobs"]["token_logprobs"][len(context) :]) for choice in choices]
     assert all(math.isfinite(score) for score in scores)
     assert scores[0] > scores[1]
+
+
+ODD_TEXTS = (
+    TEXT,
+    " a space in front",
+    "\n\n\ttabs and lines  and   spaces ",
+    "Zoë 😀 日本語 e\u0301",
+    "<s>control</s> tokens <|im_start|>user\nhi<|im_end|>",
+    "a",
+)
+
+
+@pytest.mark.parametrize("family", ["demo", "llama-spm", "gpt-2"])
+def test_the_tokens_of_an_echo_joined_are_its_text(family: str) -> None:
+    model = MODEL if family == "demo" else tiny_model(family)
+    with serving("-m", str(model), "-np", "1", "-t", "1", "-tb", "1", "-c", "512") as server:
+        for prompt in ODD_TEXTS:
+            for max_tokens in (0, 6):
+                body = {"prompt": prompt, "max_tokens": max_tokens, "logprobs": 2, "seed": 1}
+                choice = server.complete("/v1/completions", **body, echo=True)["choices"][0]
+                text, logprobs = choice["text"], choice["logprobs"]
+                assert text.startswith(prompt)
+                assert "".join(logprobs["tokens"]) == text
+                ends = [*logprobs["text_offset"][1:], len(text)]
+                parts = zip(logprobs["tokens"], logprobs["text_offset"], ends, strict=True)
+                assert all(text[start:end] == token for token, start, end in parts)
+            plain = server.complete("/v1/completions", **body)["choices"][0]
+            assert "".join(plain["logprobs"]["tokens"]) == plain["text"] == text[len(prompt) :]

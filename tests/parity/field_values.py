@@ -46,6 +46,9 @@ SPECIAL: Final[dict[str, list[Any]]] = {
         "",
         "zz",
         [5],
+        ["typical_p", "typical", "tfs_z", "top_k"],
+        ["typ-p", "topnsigma", " top_k", "top-n_sigma", "top_sigma"],
+        "kzt",
     ],
     "logit_bias": [
         [[1, 2.5]],
@@ -68,6 +71,8 @@ SPECIAL: Final[dict[str, list[Any]]] = {
         ["content"],
         ["generation_settings/seed", "no/such"],
         ["nothing"],
+        [""],
+        ["", "content"],
         "content",
         [5],
     ],

@@ -12,16 +12,16 @@ from engine_ext.llama_build import pins
 from engine_ext.llama_build.source import Source
 
 BUILD_FOLDER: Final = Path(__file__).resolve().parents[2] / ".build"
-_PARTS: Final = ("models/", "tools/server/tests/", "grammars/")
+_PARTS: Final = ("models/", "tools/server/tests/", "grammars/", "common/sampling.cpp")
 
 
 def llama_source() -> Path:
-    """llama.cpp's folder with `models`, `tools/server/tests` and `grammars`, unpacked once.
+    """llama.cpp's folder with the parts listed above, unpacked once.
 
     Raises: engine_ext.llama_build.errors.BuildError if the archive is not there and not to be had.
     """
     folder = BUILD_FOLDER / "peer" / f"llama.cpp-{pins.SDIST_SHA256[:12]}"
-    if all((folder / part).is_dir() for part in _PARTS):
+    if all((folder / part).exists() for part in _PARTS):
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     partial = folder.with_name(f"{folder.name}.partial")
@@ -43,6 +43,11 @@ def vocabulary(name: str) -> Path:
     if not path.is_file():
         raise FileNotFoundError(path)
     return path
+
+
+def source_text(path: str) -> str:
+    """One of its C++ files, such as "common/sampling.cpp"."""
+    return (llama_source() / path).read_text()
 
 
 def grammar(name: str) -> str:

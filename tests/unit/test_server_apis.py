@@ -9,6 +9,7 @@ import pytest
 import server.chat.plan
 from engine_ext import FinishReason
 from server.chat.delta import ChatDelta, ToolCallDelta
+from server.state import Phase
 from tests.unit.asgi_client import AsgiRequest, post
 from tests.unit.fake_engine import FakeEngine
 from tests.unit.server_app import make_app
@@ -169,6 +170,31 @@ async def test_errors_are_anthropics_on_its_paths_only() -> None:
         assert (request.status, request.json["error"]["type"]) == (401, "authentication_error")
     request = await post(app, "/v1/responses", INPUT).done()
     assert "type" not in request.json
+
+
+@pytest.mark.parametrize("prefix", ["", "/llm"])
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("POST", "/v1/messages/batches", "not_found_error"),
+        ("GET", "/v1/messages/batches/x", "not_found_error"),
+        ("GET", "/v1/messages", "not_found_error"),
+        ("DELETE", "/v1/messages/count_tokens", "not_found_error"),
+        ("POST", "/v1/messages", "request_too_large"),
+    ],
+)
+async def test_every_error_below_its_path_is_anthropics(
+    prefix: str, method: str, path: str, kind: str
+) -> None:
+    app = make_app(FakeEngine(), max_body_bytes=1024, api_prefix=prefix, api_key=("secret",))
+    for key, expected in ((b"secret", kind), (b"wrong", "authentication_error")):
+        headers = [(b"x-api-key", key)]
+        request = await AsgiRequest(app, method, prefix + path, b"x" * 2000, headers).done()
+        assert list(request.json) == ["type", "error"]
+        assert (request.json["type"], request.json["error"]["type"]) == ("error", expected)
+    app.state.server.phase = Phase.DRAINING
+    request = await AsgiRequest(app, method, prefix + path, b"", []).done()
+    assert (request.status, request.json["error"]["type"]) == (503, "overloaded_error")
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])

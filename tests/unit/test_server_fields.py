@@ -53,8 +53,10 @@ FIELDS: dict[str, tuple[list[Any], list[Any]]] = {
             ["topk", "adaptive-p"],
             ["top_k", "infill"],
             "ki",
+            ["bogus", "top_k"],
+            "kz",
         ],
-        [["bogus"], "kz", 5, [5], "j"],
+        [5, [5]],
     ),
     "ignore_eos": ([True, False], ["true", 1]),
     "logit_bias": (
@@ -104,7 +106,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any]]] = {
     "timings_per_token": ([True, False], [1]),
     "verbose": ([True, False], [1]),
     "sse_ping_interval": ([-1, 0, 30], [-2, "1"]),
-    "response_fields": ([[], ["content"]], ["content", [5]]),
+    "response_fields": ([[], [""], ["content"]], ["content", [5]]),
     "n_keep": ([-1, 0, 5], [-2, "1"]),
     "n_discard": ([0, 5], [-1, "1"]),
     "n_indent": ([0, 1], [-1, "1"]),
@@ -235,6 +237,9 @@ async def test_a_prompt_must_leave_room_for_a_token(n_prompt: int, status: int) 
         error = request.json["error"]
         assert error["type"] == "exceed_context_size_error"
         assert (error["n_prompt_tokens"], error["n_ctx"]) == (n_prompt, 128)
+        assert error["code"] == "context_length_exceeded"
+        native = await post(app, "/completion", {"prompt": [5] * n_prompt}).done()
+        assert native.json["error"] == error | {"code": 400}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 def served(app: Starlette) -> set[tuple[str, str]]:
     return {
-        (method.lower(), route.path)
+        (method.lower(), route.path_format)
         for route in app.routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}

@@ -44,7 +44,7 @@ async def test_a_prefix_stands_in_front_and_addresses_are_relative() -> None:
 async def test_without_a_page_the_path_is_unknown() -> None:
     response = await get(make_app(FakeEngine(), ui=False), "/").done()
     assert response.status == 404
-    assert response.json["error"]["message"] == "File Not Found"
+    assert response.json["error"]["message"] == "File Not Found: there is no GET /"
 
 
 async def test_a_folder_takes_the_pages_place(tmp_path: Path) -> None:

@@ -27,14 +27,25 @@ async def test_health_and_readiness_follow_the_heartbeat() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", "/nope"), ("GET", "/completion"), ("POST", "/health")]
+    ("method", "path", "has"),
+    [
+        ("GET", "/nope", ""),
+        ("GET", "/completion", "; it has POST"),
+        ("POST", "/health", "; it has GET"),
+        ("PUT", "/props", "; it has GET, POST"),
+        ("GET", "/" + "x" * 9000, ""),
+    ],
 )
-async def test_a_wrong_path_or_method_is_404_as_in_llama_server(method: str, path: str) -> None:
+async def test_a_wrong_path_or_method_is_404_as_in_llama_server(
+    method: str, path: str, has: str
+) -> None:
     app = make_app(FakeEngine())
-    request = await (get(app, path) if method == "GET" else post(app, path, {})).done()
+    request = await AsgiRequest(app, method, path, b"", []).done()
     assert request.status == 404
     error = request.json["error"]
-    assert error == {"message": "File Not Found", "type": "not_found_error", "code": 404}
+    shown = path if len(path) < 200 else f"{path[:200]}..."
+    message = f"File Not Found: there is no {method} {shown}{has}"
+    assert error == {"message": message, "type": "not_found_error", "code": 404}
     assert list(error) == ["message", "type", "code"]
 
 
@@ -47,7 +58,7 @@ async def test_head_is_answered_as_get() -> None:
 async def test_a_slash_too_many_is_404_and_no_redirect() -> None:
     answer = await get(make_app(FakeEngine()), "/health/").done()
     assert answer.status == 404
-    assert answer.json["error"]["message"] == "File Not Found"
+    assert answer.json["error"]["message"] == "File Not Found: there is no GET /health/"
 
 
 async def test_a_preflight_says_text_html_alone() -> None:
@@ -66,6 +77,21 @@ async def test_models_lists_the_aliases() -> None:
         assert list(entry) == [
             "id", "aliases", "tags", "object", "created", "owned_by", "meta",
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["", "/llm"])
+async def test_a_model_is_described_under_each_of_its_names(prefix: str) -> None:
+    app = make_app(FakeEngine(), alias="org/zed,alpha", api_prefix=prefix)
+    listed = (await get(app, f"{prefix}/v1/models").done()).json["data"][0]
+    for name in ("alpha", "org/zed"):
+        answer = await get(app, f"{prefix}/v1/models/{name}").done()
+        assert answer.status == 200
+        assert answer.json == listed | {"id": name, "created": answer.json["created"]}
+    answer = await get(app, f"{prefix}/v1/models/beta").done()
+    assert answer.status == 404
+    error = answer.json["error"]
+    assert (error["code"], error["param"]) == ("model_not_found", "model")
+    assert "'beta'" in error["message"]
 
 
 async def test_props_has_llama_servers_keys() -> None:

@@ -1,5 +1,6 @@
 """Streams and whole responses on a scripted engine: text, order, errors, pings."""
 
+import math
 from typing import Any
 
 import pytest
@@ -257,6 +258,91 @@ async def test_echo_with_logprobs_has_the_legacy_shape() -> None:
         "top_logprobs": [None, {"c": -1.0, "b": -2.0}, {"c": -0.25}],
         "text_offset": [0, 1, 2],
     }
+
+
+def cut_at(text: str, offsets: list[int]) -> list[str]:
+    """What lies between each offset and the next."""
+    return [text[a:b] for a, b in zip(offsets, [*offsets[1:], len(text)], strict=True)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_logprobs_have_openais_lists_beside_llama_servers(stream: bool) -> None:
+    engine = FakeEngine()
+    engine.answer = "a\u00e9b".encode()  # the second character is two tokens
+    body = {"prompt": "x", "max_tokens": 4, "logprobs": 2, "stream": stream}
+    request = await post(make_app(engine), "/v1/completions", body).done()
+    choices = [e["choices"][0] for e in (request.events if stream else [request.json])]
+    text = "".join(choice["text"] for choice in choices)
+    lists = [choice["logprobs"] for choice in choices if choice["logprobs"]]
+    assert len(lists) == (4 if stream else 1)
+    joined = {key: [item for one in lists for item in one[key]] for key in lists[0]}
+    assert [entry["id"] for entry in joined["content"]] == list(engine.answer)
+    assert joined["tokens"] == ["a", "", "\u00e9", "b"]
+    assert cut_at(text, joined["text_offset"]) == joined["tokens"]
+    assert joined["token_logprobs"] == [-0.5] * 4
+    assert joined["top_logprobs"][0] == {"a": -0.5, "A": -9.0}
+
+
+async def test_n_probs_are_llama_servers_alone() -> None:
+    engine = FakeEngine()
+    engine.answer = b"a"
+    body = {"prompt": "x", "max_tokens": 1, "n_probs": 2}
+    request = await post(make_app(engine), "/v1/completions", body).done()
+    assert list(request.json["choices"][0]["logprobs"]) == ["content"]
+
+
+async def test_the_lists_end_before_a_stop_string_and_hold_an_unfinished_character() -> None:
+    engine = FakeEngine()
+    engine.answer = b"abEND"
+    body = {"prompt": "x", "max_tokens": 9, "logprobs": 1, "stop": "END"}
+    request = await post(make_app(engine), "/v1/completions", body).done()
+    assert request.json["choices"][0]["logprobs"]["tokens"] == ["a", "b"]
+    engine.answer = b"a\xc3"
+    request = await post(make_app(engine), "/v1/completions", {"prompt": "x", "logprobs": 1}).done()
+    choice = request.json["choices"][0]
+    assert "".join(choice["logprobs"]["tokens"]) == choice["text"] == "a\ufffd"
+
+
+async def test_probabilities_after_sampling_are_logarithms_in_openais_lists() -> None:
+    engine = FakeEngine()
+    body = {
+        "prompt": [97, 98], "echo": True, "max_tokens": 1, "logprobs": 1,
+        "post_sampling_probs": True,
+    }  # fmt: skip
+    request = post(make_app(engine), "/v1/completions", body)
+    sequence = await engine.submitted()
+    sequence.start()
+    sequence.prompt_logprob(98, -2.0, [(99, -1.0)])
+    sequence.tokens(b"c", logprob=0.5)
+    sequence.finish()
+    logprobs = (await request.done()).json["choices"][0]["logprobs"]
+    assert logprobs["token_logprobs"] == [None, -2.0, math.log(0.5)]
+
+
+async def test_a_prompts_native_entries_are_logprobs_whatever_is_drawn() -> None:
+    engine = FakeEngine()
+    body = {
+        "prompt": [97, 98], "echo": True, "max_tokens": 1, "n_probs": 1,
+        "post_sampling_probs": True,
+    }  # fmt: skip
+    request = post(make_app(engine), "/v1/completions", body)
+    sequence = await engine.submitted()
+    sequence.start()
+    sequence.prompt_logprob(98, -2.0, [(99, -1.0)])
+    sequence.tokens(b"c", logprob=0.5)
+    sequence.finish()
+    _, second, drawn = (await request.done()).json["choices"][0]["logprobs"]["content"]
+    assert (second["logprob"], second["top_logprobs"][0]["logprob"]) == (-2.0, -1.0)
+    assert drawn["prob"] == 0.5
+
+
+async def test_response_fields_that_name_nothing_leave_nothing() -> None:
+    engine = FakeEngine()
+    engine.answer = b"ok"
+    app = make_app(engine)
+    for fields, expected in (([""], {}), (["", "content"], {"content": "ok"})):
+        body = {"prompt": "a", "n_predict": 2, "response_fields": fields}
+        assert (await post(app, "/completion", body).done()).json == expected
 
 
 async def test_echo_without_tokens_asks_the_engine_for_the_prompt_alone() -> None:

@@ -1,9 +1,11 @@
 """Routes of llama-server that this server answers without having the feature, and Vertex AI's."""
 
+import re
 from typing import Any
 
 import pytest
 
+from server.cli.flags import read_command_line
 from server.vertex import VertexAi
 from tests.unit.asgi_client import AsgiRequest, get, post
 from tests.unit.fake_engine import FakeEngine
@@ -11,8 +13,8 @@ from tests.unit.server_app import make_app
 
 pytestmark = pytest.mark.anyio
 
-_EMBEDDINGS = "This server does not support embeddings. Start it with `--embeddings`"
-_RERANKING = "This server does not support reranking. Start it with `--reranking`"
+_EMBEDDINGS = "This server does not support embeddings: it generates text only"
+_RERANKING = "This server does not support reranking: it generates text only"
 _PROPS = "This server does not support changing global properties. Start it with `--props`"
 _AUDIO = "The current model does not support audio input."
 
@@ -30,17 +32,21 @@ _AUDIO = "The current model does not support audio input."
         ("/audio/transcriptions", 501, _AUDIO),
         ("/v1/audio/transcriptions", 501, _AUDIO),
         ("/props", 501, _PROPS),
-        ("/models", 404, "File Not Found"),
-        ("/models/load", 404, "File Not Found"),
-        ("/models/unload", 404, "File Not Found"),
-        ("/predict", 404, "File Not Found"),
+        ("/models", 404, "File Not Found: there is no POST /models; it has GET"),
+        ("/models/load", 404, "File Not Found: there is no POST /models/load"),
+        ("/models/unload", 404, "File Not Found: there is no POST /models/unload"),
+        ("/predict", 404, "File Not Found: there is no POST /predict"),
     ],
 )  # fmt: skip
-async def test_status_and_text_are_llama_servers(path: str, status: int, message: str) -> None:
+async def test_the_status_is_llama_servers_and_no_advice_is_refused(
+    path: str, status: int, message: str
+) -> None:
     request = await post(make_app(FakeEngine()), path, {"model": "x"}).done()
     assert request.status == status
     kind = "not_found_error" if status == 404 else "not_supported_error"
     assert request.json == {"error": {"code": status, "message": message, "type": kind}}
+    for flag in re.findall("`(--[a-z-]+)`", message):
+        read_command_line([flag])
 
 
 @pytest.mark.parametrize("path", ["/tools", "/cors-proxy"])
