@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace unpaced {
@@ -52,6 +53,22 @@ LogLevel from_ggml(ggml_log_level level) noexcept {
   }
 }
 
+// The first line is the cause, those after it say what therefore failed. In front of it stand the
+// names of functions: "llama_model_load: error loading model: ".
+std::string cause_of(std::string_view lines) {
+  std::string_view cause = lines.substr(0, lines.find('\n'));
+  for (std::size_t colon = cause.find(": "); colon != std::string_view::npos;
+       colon = cause.find(": ")) {
+    const std::string_view word = cause.substr(0, colon);
+    const bool is_name = word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_:") ==
+                             std::string_view::npos &&
+                         word.find('_') != std::string_view::npos;
+    if (!is_name && word != "error loading model") break;
+    cause.remove_prefix(colon + 2);
+  }
+  return std::string(cause);
+}
+
 void on_log(ggml_log_level level, const char* text, void* /*user*/) {
   // CONT continues a line whose level came before, on the same thread.
   thread_local LogLevel line_level = LogLevel::kNone;
@@ -95,16 +112,12 @@ ErrorCapture::ErrorCapture() noexcept {
 ErrorCapture::~ErrorCapture() { capturing = false; }
 
 std::string ErrorCapture::take() {
-  std::string joined;
-  for (const char c : std::exchange(captured, {})) {
-    if (c == '\n') {
-      joined += "; ";
-    } else {
-      joined += c;
-    }
+  const std::string lines = std::exchange(captured, {});
+  // relaxed: a filter, orders nothing.
+  if (min_level.load(std::memory_order_relaxed) <= static_cast<int>(LogLevel::kDebug)) {
+    write_stderr(lines.data(), lines.size());
   }
-  if (joined.ends_with("; ")) joined.resize(joined.size() - 2);
-  return joined;
+  return cause_of(lines);
 }
 
 void set_abort_context(AbortContext describe, const void* owner) noexcept {

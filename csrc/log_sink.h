@@ -22,7 +22,7 @@ class ErrorCapture {
   ~ErrorCapture();
   ErrorCapture(const ErrorCapture&) = delete;
   ErrorCapture& operator=(const ErrorCapture&) = delete;
-  // The lines so far, joined by "; ".
+  // What the lines so far say, in one sentence: the first one. All of them go to a debug log.
   [[nodiscard]] static std::string take();
 };
 

@@ -20,6 +20,7 @@ from engine_ext.grammar import (
     GrammarPart,
     GrammarWait,
 )
+from engine_ext.model_file import check_model_file
 from engine_ext.model_info import ModelInfo, read_model_info
 from engine_ext.native_config import DECODE_LOOPS, native_config
 from engine_ext.native_request import NativeRequests
@@ -94,8 +95,7 @@ class Engine:
         if self._loop is not None:
             raise EngineError("the engine was started before")
         path = self.config.model_path
-        if not path.is_file():
-            raise ModelLoadError(f"cannot load model {path}: no such file")
+        check_model_file(path)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._native.fileno(), self._on_readable)
         self._native.start()

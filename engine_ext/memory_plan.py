@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from engine_ext._load import load_native
 from engine_ext.config import EngineConfig
 from engine_ext.errors import ModelLoadError
+from engine_ext.model_file import check_model_file
+from engine_ext.model_info import describe
 from engine_ext.native_config import native_config
 
 if TYPE_CHECKING:
@@ -65,10 +67,12 @@ def plan_memory(config: EngineConfig) -> MemoryPlan:
 
     Raises: ModelLoadError, one sentence naming the file.
     """
+    check_model_file(config.model_path)
     try:
         plan = _native.plan_memory(native_config(config))
     except RuntimeError as error:
         raise ModelLoadError(str(error)) from None
+    plan["description"] = describe(plan["description"], plan["n_params"])
     uses = tuple(MemoryUse(**use) for use in plan.pop("uses"))
     return MemoryPlan(uses=uses, **plan)
 

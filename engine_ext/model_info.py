@@ -47,6 +47,19 @@ class ModelInfo:
     sampling_metadata: Mapping[str, str] = field(default_factory=dict)
 
 
+def describe(description: str, n_params: int) -> str:
+    """llama.cpp's words for a model; it has no size for those that it does not know by name."""
+    return description.replace("?B", _short(n_params))
+
+
+def _short(n: int) -> str:
+    """ "3.3M" of 3344640."""
+    for unit, size in (("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if n >= size:
+            return f"{n / size:.1f}{unit}"
+    return str(n)
+
+
 def read_model_info(
     info: dict[str, Any], path: Path, token_pieces_special: Sequence[bytes]
 ) -> ModelInfo:
@@ -63,7 +76,7 @@ def read_model_info(
     read = {
         "path": path,
         "name": text(info["name"]),
-        "description": text(info["description"]),
+        "description": describe(text(info["description"]) or "", info["n_params"]),
         "eog_tokens": frozenset(info["eog_tokens"]),
         "suppress_tokens": tuple(info["suppress_tokens"]),
         "sampling_metadata": sampling,

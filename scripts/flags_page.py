@@ -34,9 +34,10 @@ ways:
 `--config` file. The command line wins over the environment, that over the file. Where a setting can
 be switched off, `LLAMA_ARG_NO_<NAME>` does so too.
 
-Instead of serving: `--print-config` prints the settings in force as a `--config` file, without
-secrets; `--dry-run` says what would be loaded where and how much memory that takes, and loads
-nothing; `--list-devices` names what `-dev` takes; `--version`, `--help`.
+Instead of serving: `--print-config` prints the settings in force as a `--config` file that means
+the same, without secrets and with the defaults as comments; `--dry-run` says what would be loaded
+where and how much memory that takes, and loads nothing; `--list-devices` names what `-dev` takes;
+`--version`, `--help`.
 
 ## Honoured
 """

@@ -26,11 +26,11 @@ from server.logs import configure_logs
 from server.protocol import LimitedHttpProtocol
 from server.send_deadlines import SendDeadlines
 from server.settings import Settings
+from server.start_report import LoadProgress, curl_line, tell_memory
 from server.state import Phase, ServerState
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _KEEP_ALIVE_S: Final = 75
-_PROGRESS_S: Final = 0.5
 _TICK_S: Final = 1.0
 
 
@@ -98,10 +98,12 @@ class ServerProcess:
         )
         self._tell_prompt_cache()
         loaded: asyncio.Task[None] = self._app.state.loaded
+        progress = LoadProgress(self._settings, self._log)
         while not loaded.done():
-            await asyncio.wait([loaded], timeout=_PROGRESS_S)
+            await asyncio.wait([loaded], timeout=progress.every_s)
             if not loaded.done():
-                self._log.info("loading", progress=f"{self._engine.load_progress:.0%}")
+                progress.show(self._engine.load_progress)
+        progress.clear()
         if loaded.cancelled():
             return
         error = loaded.exception()
@@ -116,14 +118,7 @@ class ServerProcess:
             self._log.warning("--gpu-layers has no effect: this build has no GPU support")
         if decode_loop.loop != "device" and has_cuda:
             self._log.warning(f"the token loop is: {decode_loop.loop}", reason=decode_loop.reason)
-        self._log.info(
-            "residency",
-            bytes={name: dict(use) for name, use in decode_loop.memory_bytes.items()},
-            decode_nodes=dict(decode_loop.n_graph_nodes),
-            splits=decode_loop.n_graph_splits,
-            window_graphs=self._engine.stats().n_window_graphs,
-            elsewhere=list(decode_loop.elsewhere),
-        )
+        tell_memory(self._log, decode_loop, self._engine.stats().n_window_graphs)
         self._log.info(
             "ready",
             model=self._state.model_name,
@@ -135,7 +130,7 @@ class ServerProcess:
             seconds=round(time.monotonic() - started, 2),
         )
         if not (self._settings.logs_json or self._settings.log_disable):
-            print(_curl_line(urls[0], self._settings.api_prefix), file=sys.stderr, flush=True)
+            print(curl_line(urls[0], self._settings), file=sys.stderr, flush=True)
 
     def _tell_prompt_cache(self) -> None:
         settings, n_bytes = self._settings, self._engine.config.cache_bytes_max
@@ -228,14 +223,3 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """None: `ServerProcess` has them."""
         yield
-
-
-def _curl_line(url: str, prefix: str) -> str:
-    if url.startswith("unix:"):
-        url = f"--unix-socket {url.removeprefix('unix:')} http://localhost{prefix}"
-    elif url.startswith("https:"):
-        url = f"-k {url}"
-    return (
-        f"\n  curl -N {url}/v1/completions -H 'Content-Type: application/json' "
-        '-d \'{"prompt": "Once upon a time", "max_tokens": 64, "stream": true}\'\n'
-    )

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from server.cli.health import default_url
+from server.cli.key import default_key
 
 
 def complete(arguments: Sequence[str]) -> int:
@@ -25,6 +26,11 @@ def complete(arguments: Sequence[str]) -> int:
         "--stop", action="append", metavar="TEXT", help="may be given several times"
     )
     parser.add_argument("--url", default=default_url(), help="default: %(default)s")
+    parser.add_argument(
+        "--api-key",
+        metavar="KEY",
+        help="of a server that asks for one; default: UNPACED_API_KEY or LLAMA_API_KEY",
+    )
     given = parser.parse_args(arguments)
     body = {
         "prompt": sys.stdin.read() if given.prompt == "-" else given.prompt,
@@ -34,22 +40,25 @@ def complete(arguments: Sequence[str]) -> int:
         "stop": given.stop,
         "stream": True,
     }
+    key = default_key() if given.api_key is None else given.api_key
     try:
-        return _print_stream(given.url.rstrip("/"), body)
+        return _print_stream(given.url.rstrip("/"), body, key)
     except httpx.HTTPError as error:
         print(f"{given.url}: {error}", file=sys.stderr)
         return 1
 
 
-def _print_stream(url: str, body: dict[str, Any]) -> int:
+def _print_stream(url: str, body: dict[str, Any], key: str) -> int:
     timeout = httpx.Timeout(10.0, read=None)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
     with (
         httpx.Client(timeout=timeout, trust_env=False) as client,
-        client.stream("POST", f"{url}/v1/completions", json=body) as response,
+        client.stream("POST", f"{url}/v1/completions", json=body, headers=headers) as response,
     ):
         if response.status_code != 200:
             response.read()
-            print(f"{response.status_code}: {_message(response.json())}", file=sys.stderr)
+            hint = " (--api-key)" if response.status_code == 401 else ""
+            print(f"{url}: {response.status_code}: {_refusal(response)}{hint}", file=sys.stderr)
             return 1
         for event in _events(response.iter_lines()):
             if "error" in event:
@@ -66,5 +75,15 @@ def _events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(line.removeprefix("data: "))
 
 
-def _message(body: dict[str, Any]) -> str:
-    return str(body.get("error", {}).get("message", body))
+def _refusal(response: httpx.Response) -> str:
+    try:
+        return _message(response.json())
+    except ValueError:
+        return "not an unpaced server?"
+
+
+def _message(body: Any) -> str:
+    try:
+        return str(body["error"]["message"])
+    except (KeyError, TypeError):
+        return str(body)

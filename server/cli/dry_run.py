@@ -2,7 +2,6 @@
 
 from engine_ext import EngineError, MemoryPlan, plan_memory
 from engine_ext.build_info import read_build_info
-from server.cli.flags import name_flag
 from server.settings import Settings
 
 _MIB = 1024 * 1024
@@ -13,7 +12,7 @@ def dry_run(settings: Settings) -> int:
     try:
         plan = plan_memory(settings.engine_config())
     except ValueError as error:
-        raise EngineError(name_flag(str(error))) from None
+        raise EngineError(settings.name_origin(str(error))) from None
     for line in _lines(settings, plan):
         print(line)
     return 0

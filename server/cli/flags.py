@@ -11,6 +11,8 @@ from pydantic.fields import FieldInfo
 from server.cli.llama_flags.judge import add_llama_flags, judge_llama_flags
 from server.settings import Settings, SettingsError
 from server.settings.option import Option, is_switch, option_of
+from server.settings.origin import name_origin, origin_of
+from server.settings.suggestion import did_you_mean
 
 Action = Literal["serve", "version", "list-devices", "print-config", "dry-run"]
 
@@ -33,37 +35,27 @@ command line wins over the environment, that over the file. _ and - are the same
 
 
 class FlagParser(argparse.ArgumentParser):
-    """An argument parser that exits with 1, as llama-server does, and takes `--foo_bar`."""
+    """An argument parser that exits with 1, as llama-server does, and says what a wrong flag may
+    have meant."""
+
+    def read(self, arguments: Sequence[str]) -> dict[str, Any]:
+        """What was given, by field. Raises: SystemExit."""
+        namespace, left = self.parse_known_args(list(arguments))
+        if left:
+            self.error(self._unknown(left[0].partition("=")[0]))
+        return vars(namespace)
+
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            hint = f"; did you mean -m {word}?" if word.endswith(".gguf") else ""
+            return f"unexpected argument {word!r}{hint}"
+        named = [action for action in self._actions if action.help != argparse.SUPPRESS]
+        known = [flag for action in named for flag in action.option_strings]
+        return f"unknown flag {word}{did_you_mean(word, known)}"
 
     def error(self, message: str) -> NoReturn:
         """One line on stderr, exit status 1."""
         self.exit(1, f"{self.prog}: error: {message}\n{self.prog} --help lists the flags\n")
-
-
-# Where a value was checked by the engine, its error begins with the engine's name for it.
-_FIELDS_OF_ENGINE_NAMES = {
-    "n_ctx": "ctx_size",
-    "n_batch": "batch_size",
-    "n_ubatch": "ubatch_size",
-    "n_slots": "parallel",
-    "n_threads": "threads",
-    "n_threads_batch": "threads_batch",
-    "temperature": "temp",
-    "typical_p": "typical",
-    "dynatemp_exponent": "dynatemp_exp",
-    "dry_sequence_breakers": "dry_sequence_breaker",
-    "mirostat_tau": "mirostat_ent",
-    "mirostat_eta": "mirostat_lr",
-}
-
-
-def name_flag(message: str) -> str:
-    """A message of the form "field: what is wrong", with the flag in the field's place."""
-    name, found, text = message.partition(": ")
-    field = _FIELDS_OF_ENGINE_NAMES.get(name, name)
-    if not found or field not in Settings.model_fields:
-        return message
-    return f"{option_of(Settings.model_fields[field]).name}: {text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +142,14 @@ def read_command_line(arguments: Sequence[str]) -> CommandLine:
 
     Raises: SettingsError, one sentence that names the flag; SystemExit for --help and bad flags.
     """
-    given: dict[str, Any] = vars(
-        serve_parser().parse_args([_dashes(argument) for argument in arguments])
-    )
+    given = serve_parser().read([_dashes(argument) for argument in arguments])
     action = cast(Action, given.pop("action", "serve"))
     notices = judge_llama_flags(given, claimed_flags())
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     try:
         return CommandLine(Settings(**values), action, notices)
     except ValidationError as error:
-        raise SettingsError(_sentence(error)) from None
+        raise SettingsError(_sentence(error, values)) from None
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
@@ -175,12 +165,11 @@ def _dashes(argument: str) -> str:
     return flag.replace("_", "-") + equals + value
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, on_command_line: dict[str, Any]) -> str:
     first = error.errors(include_url=False, include_context=False)[0]
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     if not first["loc"]:
-        return name_flag(message)
-    name = str(first["loc"][0])
-    value: Any = first["input"]
-    return f"{option_of(Settings.model_fields[name]).name}: {message}, but got {value!r}"
+        return name_origin(message, Settings.model_fields, on_command_line)
+    origin = origin_of(str(first["loc"][0]), Settings.model_fields, on_command_line)
+    return f"{origin}: {message}, but got {first['input']!r}"

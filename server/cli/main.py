@@ -62,5 +62,9 @@ def _dispatch(command: str, rest: Sequence[str], given: Sequence[str]) -> int:
         from server.cli.serve import serve
 
         return serve(rest if command == "serve" else given)
-    print(f"unpaced: unknown command '{command}'; unpaced --help lists them", file=sys.stderr)
+    from server.settings.suggestion import did_you_mean
+
+    hint = did_you_mean(command, ("serve", "complete", "health", "version", "help"))
+    print(f"unpaced: unknown command '{command}'{hint}", file=sys.stderr)
+    print("unpaced --help lists the commands", file=sys.stderr)
     return 1

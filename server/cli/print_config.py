@@ -1,6 +1,7 @@
 """`unpaced serve --print-config`: the settings in force, as a file for --config."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from server.settings import Settings
@@ -8,7 +9,8 @@ from server.settings.option import option_of
 
 
 def print_config(settings: Settings) -> int:
-    """TOML on standard output; secrets and what is not set are comments."""
+    """TOML on standard output. What nobody has set is a comment, with its default: some settings
+    follow from others as long as nobody sets them. Secrets are comments, too."""
     for owner in reversed(Settings.__mro__):
         title = vars(owner).get("group")
         if not isinstance(title, str):
@@ -24,13 +26,23 @@ def _line(settings: Settings, name: str) -> str:
     option = option_of(Settings.model_fields[name])
     key = option.name.lstrip("-")
     value = getattr(settings, name)
-    if name == "escape":
-        value = False  # escapes were read when the settings were
+    is_set = name in settings.model_fields_set
+    if name == "escape" and _has_backslash(settings):
+        value, is_set = False, True  # escapes were read when the settings were
     if option.secret and value:
         return f"# {key}: set, not shown"
     if value is None or value == () or (isinstance(value, str) and option.secret):
         return f"# {key}: not set"
-    return f"{key} = {_toml(value)}"
+    return f"{'' if is_set else '# '}{key} = {_toml(value)}"
+
+
+def _has_backslash(settings: Settings) -> bool:
+    texts = (getattr(settings, name) for name in settings.model_fields_set)
+    return any("\\" in text for value in texts for text in _texts(value))
+
+
+def _texts(value: object) -> Iterable[str]:
+    return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
 
 
 def _toml(value: object) -> str:

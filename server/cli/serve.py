@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Sequence
 
-from server.cli.flags import Action, name_flag, read_command_line
+from engine_ext.errors import ModelLoadError
+from engine_ext.model_file import check_model_file
+from server.cli.flags import Action, read_command_line
 from server.settings import Settings, SettingsError
 
 
@@ -55,13 +57,12 @@ def _instead(action: Action, settings: Settings) -> int:
 def _serve(settings: Settings) -> int:
     from server.scheduling import SchedulingError, use_cores, use_priority
 
-    if not settings.model.is_file():
-        return _fail(f"cannot load model {settings.model}: no such file")
     try:
+        check_model_file(settings.model)
         # Before the libraries are loaded, some of which start threads at once.
         use_cores(settings.allowed_cores())
         use_priority(settings.prio)
-    except SchedulingError as error:
+    except (ModelLoadError, SchedulingError) as error:
         return _fail(str(error))
     from engine_ext import EngineError
     from server.listener import ListenError, open_listeners
@@ -84,7 +85,7 @@ def _serve(settings: Settings) -> int:
     except (EngineError, LogFileError) as error:
         return _fail(str(error))
     except ValueError as error:
-        return _fail(name_flag(str(error)))
+        return _fail(settings.name_origin(str(error)))
 
 
 def _fail(message: str) -> int:

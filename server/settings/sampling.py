@@ -179,10 +179,11 @@ class SamplingSettings(OptionGroup):
     def sampling_defaults(self) -> SamplingParams:
         """What a request gets that asks for nothing. Raises: ValueError."""
         names = [name for name in self.samplers.split(";") if name]
+        field = "sampler_seq" if self.sampler_seq else "samplers"
         try:
-            chain = chain_of(self.sampler_seq) or chain_of(names)
+            chain = chain_of(self.sampler_seq or names)
         except ValueError as error:
-            raise ValueError(f"samplers: {error}") from None
+            raise ValueError(f"{field}: {error}") from None
         return SamplingParams(
             seed=self.seed & RANDOM_SEED,
             temperature=self.temp,

@@ -7,7 +7,7 @@ has no effect here.
 
 from typing import Any, Self
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, PrivateAttr, model_validator
 
 from engine_ext.config import EngineConfig
 from engine_ext.model_options import ModelOptions
@@ -21,6 +21,7 @@ from server.settings.limits import LimitSettings
 from server.settings.loading import LoadSettings
 from server.settings.log import LogSettings
 from server.settings.model import ModelSettings
+from server.settings.origin import name_origin
 from server.settings.page import PageSettings
 from server.settings.pairs import split_list
 from server.settings.sampling import SamplingSettings
@@ -51,12 +52,15 @@ class Settings(
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=False)
 
+    _on_command_line: dict[str, Any] = PrivateAttr(default_factory=dict)
+
     def __init__(self, **command_line: Any) -> None:
         """Raises: pydantic's ValidationError; SettingsError for what is wrong in a source."""
         fields = type(self).model_fields
         values = read_environment(fields) | command_line
         path = values.get("config")
         super().__init__(**(values if path is None else read_file(path, fields) | values))
+        self._on_command_line = command_line
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -65,6 +69,10 @@ class Settings(
         self.engine_config()
         self.read_api_keys()
         return self
+
+    def name_origin(self, message: str) -> str:
+        """A message that begins with a field's name, with the flag, variable or key that set it."""
+        return name_origin(message, type(self).model_fields, self._on_command_line)
 
     def model_options(self) -> ModelOptions:
         """How the model is loaded. Raises: ValueError beginning with a field's name."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from server.settings.option import is_switch, option_of
+from server.settings.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -26,15 +27,23 @@ def read_environment(fields: "Mapping[str, FieldInfo]") -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _variable(field_name: str, field: "FieldInfo") -> Any:
+def variable_of(field_name: str, field: "FieldInfo") -> str | None:
+    """The variable that sets a field; None: the environment does not."""
     option = option_of(field)
     for name in option.env_names(field_name):
-        value = os.environ.get(name)
-        if value is not None and value != "":
-            return _env_value(name, value, field)
-    if option.env is not None and option.off_flags and f"LLAMA_ARG_NO_{option.env}" in os.environ:
+        if os.environ.get(name):
+            return name
+    off = f"LLAMA_ARG_NO_{option.env}"
+    return off if option.env is not None and option.off_flags and off in os.environ else None
+
+
+def _variable(field_name: str, field: "FieldInfo") -> Any:
+    name = variable_of(field_name, field)
+    if name is None:
+        return None
+    if name not in option_of(field).env_names(field_name):
         return False
-    return None
+    return _env_value(name, os.environ[name], field)
 
 
 def _env_value(name: str, value: str, field: "FieldInfo") -> Any:
@@ -67,6 +76,7 @@ def read_file(path: str | Path, fields: "Mapping[str, FieldInfo]") -> dict[str, 
     for key, value in table.items():
         name = names.get(key.replace("-", "_"), "config")
         if name == "config":
-            raise SettingsError(f"--config: {path}: unknown key {key!r}")
+            hint = did_you_mean(key.replace("_", "-"), [n.replace("_", "-") for n in names])
+            raise SettingsError(f"--config: {path}: unknown key {key!r}{hint}")
         values[name] = value
     return values

@@ -47,6 +47,7 @@ def test_a_dry_run_says_what_llama_cpp_then_takes() -> None:
     weights, cache, computing, together = (float(cell) for cell in row.groups())
     assert together == pytest.approx(weights + cache + computing, abs=0.2)
     assert "2 x 512" in done.stdout
+    assert "llama 3.3M Q8_0, 3,344,640 parameters" in done.stdout
     with serving(*flags, "-v") as server:
         log = server.log.read_text()
     for name, planned in (("model", weights), ("KV", cache), ("compute", computing)):

@@ -1,6 +1,7 @@
 """`unpaced` as a process: start, errors, signals, limits."""
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -150,6 +152,72 @@ def test_health_and_complete_commands() -> None:
     done = run("health", "--url", server.url)
     assert done.returncode == 1
     assert done.stderr
+
+
+def test_a_server_with_a_key_can_be_asked_from_the_command_line() -> None:
+    with serving("-t", "1", "-np", "1", "--api-key", "k1") as server:
+        ask = ("complete", "Once", "-n", "2", "--url", server.url)
+        refused = run(*ask)
+        assert refused.returncode == 1
+        assert "401: Invalid API Key (--api-key)" in refused.stderr
+        assert run(*ask, "--api-key", "k1").returncode == 0
+        assert run(*ask, UNPACED_API_KEY="k1,k2").returncode == 0
+        assert run(*ask, LLAMA_API_KEY="k1").returncode == 0
+        assert run(*ask, "--api-key", "wrong", LLAMA_API_KEY="k1").returncode == 1
+        assert run("health", "--url", server.url).returncode == 0
+        assert run("health", "--url", server.url, "--api-key", "k1").returncode == 0
+        server.until(lambda: "curl -N " in server.log.read_text())
+        assert "Authorization: Bearer YOUR-API-KEY" in server.log.read_text()
+        assert "k1" not in server.log.read_text()
+
+
+def test_what_is_no_unpaced_server_is_said_so() -> None:
+    class Gateway(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(502)
+            self.end_headers()
+            self.wfile.write(b"<html>Bad Gateway</html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    gateway = HTTPServer(("127.0.0.1", 0), Gateway)
+    threading.Thread(target=gateway.serve_forever, daemon=True).start()
+    try:
+        done = run("complete", "a", "--url", f"http://127.0.0.1:{gateway.server_port}")
+    finally:
+        gateway.shutdown()
+        gateway.server_close()
+    assert done.returncode == 1
+    assert "502: not an unpaced server?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("action", [(), ("--dry-run",)])
+def test_a_bad_model_is_one_sentence(action: tuple[str, ...], tmp_path: Path) -> None:
+    whole = DEMO_MODEL.read_bytes()
+    files = {
+        "cut.gguf": (whole[:100_000], "is not within the file bounds"),
+        "head.gguf": (whole[:8], "failed to read"),
+        "other.gguf": (whole.replace(b"llama", b"llamo", 1), "unknown model architecture"),
+        "text.gguf": (b"hello", "is not a GGUF file"),
+    }
+    for name, (content, reason) in files.items():
+        file = tmp_path / name
+        file.write_bytes(content)
+        done = run("serve", "-m", str(file), "--port", "0", *action)
+        assert done.returncode == 1
+        last = done.stderr.splitlines()[-1]
+        assert re.fullmatch(rf"unpaced serve: error: cannot (load|read) model {file}: [^;]+", last)
+        assert reason in last
+        assert "llama_" not in last
+        assert "gguf_" not in last
+
+
+def test_a_mistyped_command_suggests_one() -> None:
+    done = run("srve")
+    assert done.returncode == 1
+    assert "unknown command 'srve'; did you mean serve?" in done.stderr
 
 
 def test_an_idle_server_exits_at_once() -> None:

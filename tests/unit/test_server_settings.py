@@ -101,7 +101,7 @@ def test_llama_servers_spellings() -> None:
         (["--repeat-penalty", "0"], "--repeat-penalty"),
         (["--temp", "nan"], "--temp"),
         (["--samplers", "bogus"], "--samplers"),
-        (["--sampler-seq", "z"], "--samplers"),
+        (["--sampler-seq", "z"], "--sampling-seq"),
         (["--logit-bias", "x"], "--logit-bias"),
         (["--api-prefix", "x"], "--api-prefix"),
         (["--config", "/no/such/file"], "/no/such/file"),
@@ -130,6 +130,63 @@ def test_a_bad_switch_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("UNPACED_METRICS", "perhaps")
     with pytest.raises(SettingsError, match="UNPACED_METRICS"):
         read_settings([])
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "text"),
+    [
+        ("LLAMA_ARG_CTX_SIZE", "abc", "LLAMA_ARG_CTX_SIZE: input should be a valid integer"),
+        ("UNPACED_PORT", "tcp://10.0.0.1:8080", "UNPACED_PORT: input should be a valid integer"),
+        ("UNPACED_REPEAT_PENALTY", "0", "UNPACED_REPEAT_PENALTY: input should be greater than 0"),
+        ("UNPACED_SAMPLERS", "bogus", "UNPACED_SAMPLERS: unknown sampler"),
+        ("LLAMA_ARG_N_PARALLEL", "0", "LLAMA_ARG_N_PARALLEL: must be -1 or at least 1"),
+    ],
+)
+def test_a_bad_value_of_a_variable_or_a_file_names_that(
+    variable: str, value: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError) as caught:
+        read_settings([])
+    assert str(caught.value).startswith(text)
+    monkeypatch.delenv(variable)
+    file = tmp_path / "c.toml"
+    file.write_text("ctx-size = 'abc'\n")
+    with pytest.raises(SettingsError, match=r"c\.toml: ctx-size: input should be") as caught:
+        read_settings(["--config", str(file)])
+    # The command line wins, and then it is to blame.
+    monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "512")
+    with pytest.raises(SettingsError) as caught:
+        read_settings(["--config", str(file), "-c", "x"])
+    assert str(caught.value).startswith("--ctx-size: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--ctx-siez", "4096"], "unknown flag --ctx-siez; did you mean --ctx-size?"),
+        (["--ctx_siez=4096"], "unknown flag --ctx-siez; did you mean --ctx-size?"),
+        (["--slot-save"], "unknown flag --slot-save; did you mean --slot-save-path?"),
+        (["--temprature", "1"], "unknown flag --temprature; did you mean --temperature?"),
+        (["--zzzzzz"], "unknown flag --zzzzzz\n"),
+        (["model.gguf"], "unexpected argument 'model.gguf'; did you mean -m model.gguf?"),
+        (["-m", "x.gguf", "4096"], "unexpected argument '4096'\n"),
+    ],
+)
+def test_an_unknown_flag_suggests_a_known_one(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        read_settings(arguments)
+    assert caught.value.code == 1
+    assert text in capsys.readouterr().err
+
+
+def test_an_unknown_key_of_the_file_suggests_a_known_one(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("ctx_siez = 1\n")
+    with pytest.raises(SettingsError, match=r"unknown key 'ctx_siez'; did you mean ctx-size\?"):
+        read_settings(["--config", str(file)])
 
 
 def test_an_unknown_flag_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
