@@ -44,6 +44,7 @@ struct alignas(128) Counters {
   Counter n_cache_states;  // their number
   Counter n_ring_full;     // times the decode thread had to wait for the reader
   Counter last_step_us;    // steady clock: the heartbeat
+  Counter n_nodes;         // of graphs that the CPU has begun: the heartbeat within a step
 };
 
 }  // namespace unpaced

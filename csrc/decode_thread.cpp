@@ -4,6 +4,7 @@
 #include <bit>
 #include <exception>
 
+#include "engine_lost.h"
 #include "spin_pause.h"
 
 namespace unpaced {
@@ -27,12 +28,26 @@ DecodeThread::DecodeThread(const DecodeThreadOptions& options)
       slots_(static_cast<std::size_t>(options.n_slots)),
       waiting_(static_cast<std::size_t>(options.n_slots + options.n_waiting_max)),
       keeper_(options.keeper, counters_),
-      n_slot_cells_(static_cast<std::size_t>(options.n_slots)) {
+      n_slot_cells_(static_cast<std::size_t>(options.n_slots)),
+      nap_(commands_, command_wakeup_, stop_) {
   actions_.reserve(static_cast<std::size_t>(options.n_actions_max));
   for (std::int32_t i = 0; i < options.n_slots; ++i) slots_[static_cast<std::size_t>(i)].id = i;
 }
 
 DecodeThread::~DecodeThread() { stop(); }
+
+template <class Work, class Fail>
+void DecodeThread::guard(Work work, Fail fail) noexcept {
+  try {
+    work();
+  } catch (const EngineLost& e) {
+    lose(e.what());
+  } catch (const std::exception& e) {
+    fail(e.what());
+  } catch (...) {
+    fail("unknown exception");
+  }
+}
 
 bool DecodeThread::submit(RequestSpec* spec) noexcept {
   if (state() != EngineState::kReady) return false;
@@ -81,7 +96,7 @@ std::int32_t DecodeThread::n_cells(std::int32_t slot) const noexcept {
 
 void DecodeThread::loop() {
   // acquire: pairs with stop().
-  while (!stop_.load(std::memory_order_acquire)) {
+  while (!stop_.load(std::memory_order_acquire) && !is_lost_) {
     drain_commands();
     run_actions();
     admit();
@@ -94,7 +109,7 @@ void DecodeThread::loop() {
     }
   }
   drain_commands();
-  finish_all(FinishReason::kStopped);
+  finish_all(is_lost_ ? FinishReason::kException : FinishReason::kStopped);
 }
 
 void DecodeThread::drain_commands() noexcept {
@@ -148,18 +163,16 @@ void DecodeThread::run_actions() noexcept {
 
 void DecodeThread::act(Slot& slot, SlotAction& action) noexcept {
   settle();
-  FinishReason reason = FinishReason::kNone;
-  try {
-    SlotKeeper::act(*stepper_, slot, action);
-  } catch (const std::exception& e) {
-    record_error(e.what());
-    reason = FinishReason::kException;
-  } catch (...) {
-    record_error("unknown exception");
-    reason = FinishReason::kException;
-  }
+  bool is_done = false;
+  guard(
+      [&] {
+        if (is_lost_) return;
+        SlotKeeper::act(*stepper_, slot, action);
+        is_done = true;
+      },
+      [this](const char* what) { record_error(what); });
   publish_cells();
-  publisher_.acted(action, reason);
+  publisher_.acted(action, is_done ? FinishReason::kNone : FinishReason::kException);
 }
 
 void DecodeThread::admit() noexcept {
@@ -189,14 +202,8 @@ void DecodeThread::publish_cells() noexcept {
 }
 
 void DecodeThread::settle() noexcept {
-  if (stepper_ == nullptr) return;
-  try {
-    stepper_->settle(publisher_);
-  } catch (const std::exception& e) {
-    fail_active(e.what());
-  } catch (...) {
-    fail_active("unknown exception");
-  }
+  if (stepper_ == nullptr || is_lost_) return;
+  guard([this] { stepper_->settle(publisher_); }, [this](const char* what) { fail_active(what); });
 }
 
 void DecodeThread::begin(const SlotChoice& choice, RequestSpec* spec) noexcept {
@@ -209,21 +216,27 @@ void DecodeThread::begin(const SlotChoice& choice, RequestSpec* spec) noexcept {
   slot.next_token = -1;
   slot.next_sequence_number = 0;
   counters_.n_requests_started.add(1);
-  try {
-    const Takeover takeover = keeper_.make_way(*stepper_, slots_, choice, *spec);
-    slot.is_throwaway = !spec->cache_prompt;
-    const std::int32_t n_cached = stepper_->begin(slot);
-    counters_.n_tokens_cached.add(static_cast<std::uint64_t>(n_cached));
-    publisher_.started(slot, n_cached, takeover);
-  } catch (const std::exception& e) {
-    record_error(e.what());
-    stepper_->forget(slot);
+  if (is_lost_) {
     publisher_.finished(slot, FinishReason::kException);
-  } catch (...) {
-    record_error("unknown exception");
-    stepper_->forget(slot);
-    publisher_.finished(slot, FinishReason::kException);
+    return;
   }
+  guard(
+      [&] {
+        const Takeover takeover = keeper_.make_way(*stepper_, slots_, choice, *spec);
+        slot.is_throwaway = !spec->cache_prompt;
+        const std::int32_t n_cached = stepper_->begin(slot);
+        counters_.n_tokens_cached.add(static_cast<std::uint64_t>(n_cached));
+        publisher_.started(slot, n_cached, takeover);
+      },
+      [&](const char* what) {
+        record_error(what);
+        if (forget(slot)) publisher_.finished(slot, FinishReason::kException);
+      });
+}
+
+bool DecodeThread::forget(Slot& slot) noexcept {
+  guard([&] { stepper_->forget(slot); }, [this](const char* what) { lose(what); });
+  return !is_lost_;
 }
 
 void DecodeThread::step() noexcept {
@@ -231,13 +244,8 @@ void DecodeThread::step() noexcept {
   counters_.n_busy_slots.add(static_cast<std::uint64_t>(n_active()));
   const std::int64_t begin_us = steady_us();
   counters_.last_step_us.set(static_cast<std::uint64_t>(begin_us));
-  try {
-    stepper_->step(slots_, publisher_);
-  } catch (const std::exception& e) {
-    fail_active(e.what());
-  } catch (...) {
-    fail_active("unknown exception");
-  }
+  guard([this] { stepper_->step(slots_, publisher_); },
+        [this](const char* what) { fail_active(what); });
   if (!may_share_wakeup(begin_us)) publisher_.flush();
 }
 
@@ -261,9 +269,18 @@ bool DecodeThread::may_share_wakeup(std::int64_t step_begin_us) noexcept {
 void DecodeThread::fail_active(const char* what) noexcept {
   record_error(what);
   for (Slot& slot : slots_) {
-    if (!slot.active()) continue;
-    stepper_->forget(slot);
-    publisher_.finished(slot, FinishReason::kException);
+    if (slot.active() && forget(slot)) publisher_.finished(slot, FinishReason::kException);
+  }
+}
+
+void DecodeThread::lose(const char* what) noexcept {
+  if (is_lost_) return;
+  record_error(what);
+  is_lost_ = true;
+  // Before the events: who sees them sees it. release: pairs with state().
+  state_.store(EngineState::kFailed, std::memory_order_release);
+  for (Slot& slot : slots_) {
+    if (slot.active()) publisher_.finished(slot, FinishReason::kException);
   }
 }
 

@@ -3,13 +3,16 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "command_nap.h"
 #include "counters.h"
 #include "event_publisher.h"
 #include "records.h"
@@ -75,6 +78,13 @@ class DecodeThread {
 
   // Any thread but the decode thread. Ends every request, joins, frees the model. Idempotent.
   void stop() noexcept;
+  // As stop(), but waits no longer than `limit`. False: the thread is still at work, and may be for
+  // ever.
+  [[nodiscard]] bool stop_within(std::chrono::nanoseconds limit) noexcept;
+  // Front end only. The thread is given up, whatever it hangs in: state() is kFailed from here on,
+  // nothing waits for it any more. True: it may still run, so that neither this object nor what is
+  // on loan may ever be freed.
+  bool abandon(const char* why) noexcept;
 
   // Any thread. Tokens that the slot's KV held after the last step; 0 for a slot there is not.
   [[nodiscard]] std::int32_t n_cells(std::int32_t slot) const noexcept;
@@ -85,6 +95,9 @@ class DecodeThread {
   [[nodiscard]] Counters& counters() noexcept { return counters_; }
   // Microseconds since the loop last moved; 0 while it sleeps for want of work.
   [[nodiscard]] std::int64_t heartbeat_age_us() const noexcept;
+  // Any thread. Another number whenever the thread has moved, within a long step too; -1 while
+  // there is nothing to do.
+  [[nodiscard]] std::int64_t progress() const noexcept;
   // True once stop() was called: the factory and long prefills look at it to give up early.
   [[nodiscard]] const std::atomic<bool>& stop_flag() const noexcept { return stop_; }
   // After state kFailed or a kException finish: what went wrong. Front end only.
@@ -113,10 +126,18 @@ class DecodeThread {
   // Waits awake for what is expected. False: nothing was, or it did not come.
   [[nodiscard]] bool await_expected() noexcept;
   void fail_active(const char* what) noexcept;
+  // Ends whatever there is with kException; the loop ends too, and nothing is freed.
+  void lose(const char* what) noexcept;
+  // False: the stepper is lost.
+  bool forget(Slot& slot) noexcept;
+  // Calls the stepper. What it throws ends the engine if it is EngineLost, else it is for `fail`.
+  template <class Work, class Fail>
+  void guard(Work work, Fail fail) noexcept;
   void finish_all(FinishReason reason) noexcept;
   void record_error(const char* what) noexcept;
   [[nodiscard]] std::int32_t n_active() const noexcept;
   static int describe_for_abort(const void* self, char* text, int size);
+  static void hold_abort(void* self, const char* message);
 
   const DecodeThreadOptions options_;
   SpscRing<Command> commands_;
@@ -128,6 +149,8 @@ class DecodeThread {
   std::atomic<bool> stop_{false};
   std::atomic<bool> sleeping_{false};
   std::atomic<std::int64_t> expected_until_us_{0};
+  std::atomic<bool> abandoned_{false};
+  std::atomic<std::uint32_t> ended_{0};  // 1: the thread's last act; a futex
   std::atomic<EngineState> state_{EngineState::kNew};
   std::atomic<std::int32_t> n_ctx_{0};
   EventPublisher publisher_;
@@ -136,10 +159,14 @@ class DecodeThread {
   SlotKeeper keeper_;
   std::vector<SlotAction*> actions_;   // those whose slot is busy, in order
   std::vector<Counter> n_slot_cells_;  // by slot id
+  CommandNap nap_;
   std::int64_t last_wakeup_us_ = 0;
+  bool is_lost_ = false;
   std::unique_ptr<Stepper> stepper_;
   mutable std::atomic_flag error_lock_;  // taken only where something has already gone wrong
   std::string error_;
+  std::thread::id id_;     // set by the thread itself
+  std::mutex life_mutex_;  // guards thread_ once it runs
   std::thread thread_;
 };
 

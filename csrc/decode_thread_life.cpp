@@ -2,11 +2,13 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 
 #include "cpu_affinity.h"
 #include "decode_thread.h"
+#include "futex.h"
 #include "heap_reserve.h"
 #include "log_sink.h"
 
@@ -15,6 +17,14 @@ namespace {
 
 // Many times what llama_decode was seen to need at once beside its buffers.
 constexpr std::size_t kHeapBytes = 16UL << 20U;
+// A ggml abort waits so long for the front end, which tells the clients and ends the process.
+constexpr std::chrono::seconds kAbortGrace{20};
+
+// A lost stepper is not to be destroyed, at the process's end neither.
+void keep_for_ever(std::unique_ptr<Stepper> stepper) {
+  static auto* kept = new std::vector<Stepper*>;  // NOLINT: known to who looks for leaks
+  kept->push_back(stepper.release());
+}
 
 }  // namespace
 
@@ -24,16 +34,53 @@ void DecodeThread::start(StepperFactory make_stepper) {
 }
 
 void DecodeThread::stop() noexcept {
+  static_cast<void>(stop_within(std::chrono::nanoseconds::max()));
+}
+
+bool DecodeThread::stop_within(std::chrono::nanoseconds limit) noexcept {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
   // release: pairs with the acquire loads in loop() and EventPublisher::push().
   stop_.store(true, std::memory_order_release);
   command_wakeup_.notify();
   space_wakeup_.notify();
+  if (state_.load(std::memory_order_acquire) == EngineState::kNew) return true;
+  // acquire: pairs with run().
+  while (ended_.load(std::memory_order_acquire) == 0) {
+    const std::chrono::nanoseconds left = limit - (Clock::now() - begin);
+    if (left <= std::chrono::nanoseconds::zero()) return false;
+    futex_wait(ended_, 0, std::min<std::chrono::nanoseconds>(left, std::chrono::hours(1)));
+  }
+  const std::lock_guard lock(life_mutex_);
   if (thread_.joinable()) thread_.join();
+  return true;
+}
+
+bool DecodeThread::abandon(const char* why) noexcept {
+  // What the thread itself said counts for more.
+  if (state() != EngineState::kFailed) record_error(why);
+  // release: pairs with state() and run().
+  abandoned_.store(true, std::memory_order_release);
+  stop_.store(true, std::memory_order_release);
+  command_wakeup_.notify();
+  space_wakeup_.notify();
+  const std::lock_guard lock(life_mutex_);
+  if (ended_.load(std::memory_order_acquire) == 1) return false;
+  if (thread_.joinable()) thread_.detach();
+  return true;
 }
 
 EngineState DecodeThread::state() const noexcept {
-  // acquire: what the thread wrote before it changed the state (n_ctx, error) is visible.
+  // acquire: what was written before the state changed (n_ctx, error) is visible.
+  if (abandoned_.load(std::memory_order_acquire)) return EngineState::kFailed;
   return state_.load(std::memory_order_acquire);
+}
+
+std::int64_t DecodeThread::progress() const noexcept {
+  // acquire: pairs with park().
+  if (state() != EngineState::kReady || sleeping_.load(std::memory_order_acquire)) return -1;
+  // Neither ever falls.
+  return static_cast<std::int64_t>(counters_.last_step_us.get() + counters_.n_nodes.get());
 }
 
 std::int64_t DecodeThread::heartbeat_age_us() const noexcept {
@@ -62,10 +109,12 @@ void DecodeThread::record_error(const char* what) noexcept {
 }
 
 void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
+  id_ = std::this_thread::get_id();
   // Inherited by the threads that the factory makes: ggml's workers.
   pthread_setname_np(pthread_self(), "ggml");
   try {
     stepper_ = make_stepper();
+    stepper_->attach(nap_);
     for (Slot& slot : slots_) slot.cells.reserve(static_cast<std::size_t>(stepper_->n_ctx()) + 1);
     pthread_setname_np(pthread_self(), "decode");
     reserve_heap(kHeapBytes);
@@ -75,13 +124,18 @@ void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
     }
     counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
     n_ctx_.store(stepper_->n_ctx(), std::memory_order_release);
-    set_abort_context(&DecodeThread::describe_for_abort, this);
+    set_abort_context({&DecodeThread::describe_for_abort, &DecodeThread::hold_abort}, this);
     state_.store(EngineState::kReady, std::memory_order_release);
     publisher_.flush();
     loop();
-    set_abort_context(nullptr, nullptr);
-    stepper_.reset();
-    state_.store(EngineState::kStopped, std::memory_order_release);
+    set_abort_context({}, nullptr);
+    // acquire: pairs with abandon().
+    if (is_lost_ || abandoned_.load(std::memory_order_acquire)) {
+      keep_for_ever(std::move(stepper_));
+    } else {
+      stepper_.reset();
+      state_.store(EngineState::kStopped, std::memory_order_release);
+    }
   } catch (const std::exception& e) {
     record_error(e.what());
     stepper_.reset();
@@ -92,6 +146,19 @@ void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
     state_.store(EngineState::kFailed, std::memory_order_release);
   }
   publisher_.flush();
+  // release: pairs with stop_within() and abandon().
+  ended_.store(1, std::memory_order_release);
+  futex_wake(ended_);
+}
+
+void DecodeThread::hold_abort(void* self, const char* message) {
+  auto* thread = static_cast<DecodeThread*>(self);
+  // Of another thread nobody knows who waits for it: the front end may.
+  if (std::this_thread::get_id() != thread->id_) return;
+  thread->record_error(message);
+  thread->state_.store(EngineState::kFailed, std::memory_order_release);
+  thread->reader_wakeup_.notify();
+  std::this_thread::sleep_for(kAbortGrace);
 }
 
 int DecodeThread::describe_for_abort(const void* self, char* text, int size) {

@@ -47,20 +47,31 @@ void Engine::start() {
     pieces_special_ = std::make_shared<const TokenPieces>(*vocabulary_, true);
     llama_model_ = model->get();
     model_identity_ = model->identity();
+    model->count_nodes(decode_thread_.counters().n_nodes);
     // The decode thread's counters are its own: this lambda runs on it.
     return make_stepper(std::move(model), config_, decode_thread_.counters(), decode_loop_);
   });
 }
 
-void Engine::stop() noexcept {
+void Engine::stop() noexcept { static_cast<void>(stop_within(std::chrono::nanoseconds::max())); }
+
+bool Engine::stop_within(std::chrono::nanoseconds limit) noexcept {
+  bool is_stopped = false;
   // On the task thread, so that no tokenising is under way when the model goes.
   try {
-    task_thread_.run([this] { decode_thread_.stop(); });
+    task_thread_.run([&] { is_stopped = decode_thread_.stop_within(limit); });
   } catch (...) {
-    decode_thread_.stop();
+    is_stopped = decode_thread_.stop_within(limit);
   }
-  on_loan_.clear();
-  actions_.clear();
+  return is_stopped;
+}
+
+bool Engine::abandon(const char* why, FinishReason reason) noexcept {
+  const bool may_still_run = decode_thread_.abandon(why);
+  if (is_abandoned_) return may_still_run;
+  is_abandoned_ = true;
+  abandoned_reason_ = reason;
+  return may_still_run;
 }
 
 bool Engine::submit(std::unique_ptr<RequestSpec> spec) {
@@ -151,12 +162,40 @@ void Engine::check(const RequestSpec& spec) const {
   }
 }
 
+bool Engine::has_events() const noexcept {
+  if (is_closed_) return !abandoned_.empty();
+  return is_abandoned_ || decode_thread_.n_events_approx() > 0;
+}
+
+void Engine::close() noexcept {
+  is_closed_ = true;
+  // Specs and actions stay where they are: the thread may come back to them.
+  for (const auto& [id, spec] : on_loan_) abandoned_.push_back(id);
+  for (const auto& [id, action] : actions_) abandoned_.push_back(id);
+}
+
+std::size_t Engine::drain_abandoned(TokenEvent* out, std::size_t max) noexcept {
+  std::size_t n = 0;
+  for (; n < max && !abandoned_.empty(); abandoned_.pop_back()) {
+    TokenEvent& event = out[n++] = {};
+    event.request_id = abandoned_.back();
+    event.t_us = steady_us();
+    event.kind = EventKind::kFinished;
+    event.finish_reason = abandoned_reason_;
+    event.finished = {.n_decoded = 0, .n_cells = 0, .status = 0, .n_shifts = 0, .cut_line = -1};
+  }
+  return n;
+}
+
 std::size_t Engine::drain(TokenEvent* out, std::size_t max) noexcept {
+  if (is_closed_) return drain_abandoned(out, max);
   const std::size_t n = decode_thread_.drain(out, max);
   for (std::size_t i = 0; i < n; ++i) {
     if (out[i].kind != EventKind::kFinished) continue;
     if (on_loan_.erase(out[i].request_id) == 0) actions_.erase(out[i].request_id);
   }
+  // What the thread published before it was given up counts.
+  if (is_abandoned_ && n == 0) close();
   return n;
 }
 

@@ -2,6 +2,7 @@
 // methods on the front end's one thread unless they say otherwise.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +34,11 @@ class Engine {
   void start();
   // Ends everything; blocks until the decode thread has freed the model.
   void stop() noexcept;
+  // As stop(), any thread; false: the decode thread still did not come to an end after `limit`.
+  [[nodiscard]] bool stop_within(std::chrono::nanoseconds limit) noexcept;
+  // Gives the decode thread up, see DecodeThread::abandon(): every request and action ends for the
+  // reader with `reason`. True: this object must not be destroyed.
+  bool abandon(const char* why, FinishReason reason) noexcept;
 
   // Takes the spec; throws std::invalid_argument (naming the field) or std::out_of_range for values
   // the native side must not see. False: too many requests, or not ready.
@@ -43,6 +49,8 @@ class Engine {
   [[nodiscard]] bool submit(const std::shared_ptr<SlotAction>& action);
   // Up to `max` events; frees the specs of finished requests.
   [[nodiscard]] std::size_t drain(TokenEvent* out, std::size_t max) noexcept;
+  // Whether there are events to drain, as far as can be said while the decode thread runs.
+  [[nodiscard]] bool has_events() const noexcept;
   [[nodiscard]] DecodeThread& decode_thread() noexcept { return decode_thread_; }
 
   // Any thread. Fraction loaded, 0 .. 1.
@@ -80,6 +88,9 @@ class Engine {
 
  private:
   void check(const RequestSpec& spec) const;
+  // The last events of those that the decode thread will never end.
+  [[nodiscard]] std::size_t drain_abandoned(TokenEvent* out, std::size_t max) noexcept;
+  void close() noexcept;
   // Of the model with its adapters in force to this degree.
   [[nodiscard]] std::uint64_t identity_with(std::span<const float> lora_scales) const noexcept;
 
@@ -96,7 +107,11 @@ class Engine {
   const std::vector<float> lora_scales_;  // at the start
   std::unordered_map<RequestId, std::shared_ptr<SlotAction>> actions_;
   std::unordered_map<RequestId, std::unique_ptr<RequestSpec>> on_loan_;
-  DecodeThread decode_thread_;  // last: its thread uses the others
+  bool is_abandoned_ = false;
+  bool is_closed_ = false;  // nothing is taken from the decode thread any more
+  FinishReason abandoned_reason_ = FinishReason::kNone;
+  std::vector<RequestId> abandoned_;  // requests and actions that have had no last event yet
+  DecodeThread decode_thread_;        // last: its thread uses the others
 };
 
 }  // namespace unpaced

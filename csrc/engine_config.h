@@ -41,6 +41,7 @@ struct EngineConfig {
   bool check_tensors = false;
   bool warmup = true;
   std::int64_t wake_interval_us = 0;  // see DecodeThreadOptions
+  std::int64_t stall_us = 0;          // a GPU that is silent for longer is lost; 0: never
   std::uint32_t poll = 50;            // ggml's workers: 0 sleep at once .. 100 spin
   std::vector<int> decode_cores;      // of the decode thread; empty: not pinned
   std::vector<int> worker_cores;      // of ggml's workers; empty: as the process

@@ -22,12 +22,13 @@ enum class HostReason : std::uint8_t {
   kTextLimits,  // its lines or its time are limited: every token is looked at before the next
   kContextEnd,  // the last cell of the context: the request ends there or the context is shifted
   kReasoning,   // the request's thoughts have a budget, or may be ended from outside
+  kLaunch,      // the GPU could not be given its steps, as where memory for their graph is short
 };
 
 // By HostReason; the values of a metric's label.
-inline constexpr std::array<const char*, 14> kHostReasonNames{
-    "none",   "shared", "logprobs", "logit_bias",  "mirostat",    "adaptive_p",  "dry",
-    "infill", "chain",  "top_k",    "stop_length", "text_limits", "context_end", "reasoning"};
+inline constexpr std::array<const char*, 15> kHostReasonNames{
+    "none",  "shared", "logprobs",    "logit_bias",  "mirostat",    "adaptive_p", "dry",   "infill",
+    "chain", "top_k",  "stop_length", "text_limits", "context_end", "reasoning",  "launch"};
 inline constexpr std::size_t kHostReasons = kHostReasonNames.size();
 
 }  // namespace unpaced

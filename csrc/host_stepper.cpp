@@ -135,7 +135,7 @@ bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
   return true;
 }
 
-void HostStepper::forget(Slot& slot) noexcept {
+void HostStepper::forget(Slot& slot) {
   llama_memory_seq_rm(llama_get_memory(model_->context()), slot.id, -1, -1);
   slot.cells.clear();
 }
@@ -244,7 +244,7 @@ std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots)
   }
 }
 
-bool HostStepper::purge_idle(std::span<Slot> slots) noexcept {
+bool HostStepper::purge_idle(std::span<Slot> slots) {
   for (Slot& slot : slots) {
     if (slot.active() || slot.cells.empty()) continue;
     forget(slot);

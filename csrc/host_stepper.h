@@ -23,7 +23,7 @@ class HostStepper final : public Stepper {
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return model_->n_ctx_slot(); }
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
-  void forget(Slot& slot) noexcept override;
+  void forget(Slot& slot) override;
   [[nodiscard]] std::size_t state_bytes(const Slot& slot) override;
   [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override;
   [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
@@ -85,7 +85,7 @@ class HostStepper final : public Stepper {
   // one after the other until the batch fits.
   [[nodiscard]] std::int32_t decode(const TokenBatch& batch, std::span<Slot> slots);
   // False: no idle slot has cells.
-  [[nodiscard]] bool purge_idle(std::span<Slot> slots) noexcept;
+  [[nodiscard]] bool purge_idle(std::span<Slot> slots);
   // After a successful decode of the slot's share: its cells, its events, its next token.
   void collect(Slot& slot, EventPublisher& events);
   void collect_prompt_logprobs(Slot& slot, EventPublisher& events);

@@ -14,8 +14,9 @@ namespace {
 
 std::atomic<int> min_level{static_cast<int>(LogLevel::kWarn)};
 std::atomic<int> log_file{-1};
-std::atomic<AbortContext> abort_context{nullptr};
-std::atomic<const void*> abort_owner{nullptr};
+std::atomic<DescribeAbort> describe_abort{nullptr};
+std::atomic<HoldAbort> hold_abort{nullptr};
+std::atomic<void*> abort_owner{nullptr};
 
 // A failed load logs a handful of lines; the bound only guards against a runaway.
 constexpr std::size_t kMaxErrorBytes = 4096;
@@ -88,10 +89,13 @@ void on_abort(const char* message) {
   write_stderr(message, std::strlen(message));
   write_stderr("\n", 1);
   // acquire: pairs with set_abort_context, which stores the owner first.
-  if (const AbortContext describe = abort_context.load(std::memory_order_acquire)) {
+  if (const DescribeAbort describe = describe_abort.load(std::memory_order_acquire)) {
     char text[1024];
     const int n = describe(abort_owner.load(std::memory_order_relaxed), text, sizeof(text));
     if (n > 0) write_stderr(text, static_cast<std::size_t>(n));
+  }
+  if (const HoldAbort hold = hold_abort.load(std::memory_order_acquire)) {
+    hold(abort_owner.load(std::memory_order_relaxed), message);
   }
 }
 
@@ -120,10 +124,11 @@ std::string ErrorCapture::take() {
   return cause_of(lines);
 }
 
-void set_abort_context(AbortContext describe, const void* owner) noexcept {
+void set_abort_context(const AbortContext& context, void* owner) noexcept {
   abort_owner.store(owner, std::memory_order_relaxed);
-  // release: the owner above is visible to whoever sees this pointer.
-  abort_context.store(describe, std::memory_order_release);
+  // release: the owner above is visible to whoever sees these pointers.
+  describe_abort.store(context.describe, std::memory_order_release);
+  hold_abort.store(context.hold, std::memory_order_release);
 }
 
 }  // namespace unpaced

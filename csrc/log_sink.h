@@ -28,9 +28,17 @@ class ErrorCapture {
 
 // What the abort handler reports besides ggml's own message. Returns the characters written into
 // `text`; must be async-signal-safe.
-using AbortContext = int (*)(const void* owner, char* text, int size);
+using DescribeAbort = int (*)(const void* owner, char* text, int size);
+// Called on the aborting thread after everything was said; when it returns, the process aborts.
+using HoldAbort = void (*)(void* owner, const char* message);
 
-// The engine whose state a GGML abort shall name; nullptr to clear. One engine a process.
-void set_abort_context(AbortContext describe, const void* owner) noexcept;
+struct AbortContext {
+  DescribeAbort describe = nullptr;
+  HoldAbort hold = nullptr;
+};
+
+// The engine whose state a GGML abort shall name, and who may wait with it; empty to clear. One
+// engine a process.
+void set_abort_context(const AbortContext& context, void* owner) noexcept;
 
 }  // namespace unpaced

@@ -27,14 +27,17 @@ void log_fit(const std::string& change) {
   if (log != nullptr) log(GGML_LOG_LEVEL_WARN, line.c_str(), user);
 }
 
-bool on_load_progress(float fraction, void* user) {
-  static_cast<LoadProgress*>(user)->fraction.store(fraction, std::memory_order_relaxed);
-  return true;
-}
+struct Loading {
+  LoadProgress& progress;
+  const std::atomic<bool>& stop;
+};
 
-bool stop_requested(void* user) {
+// False: the load ends here.
+bool on_load_progress(float fraction, void* user) {
+  const auto* loading = static_cast<const Loading*>(user);
+  loading->progress.fraction.store(fraction, std::memory_order_relaxed);
   // acquire: pairs with DecodeThread::stop().
-  return static_cast<const std::atomic<bool>*>(user)->load(std::memory_order_acquire);
+  return !loading->stop.load(std::memory_order_acquire);
 }
 
 // An OpenMP build re-applies a pool's core mask to every thread at every graph, the pinned decode
@@ -125,7 +128,8 @@ void Model::load(const EngineConfig& config, LoadProgress& progress) {
   llama_model_params& params = made.params;
   params.check_tensors = config.check_tensors;
   params.progress_callback = on_load_progress;
-  params.progress_callback_user_data = &progress;
+  Loading loading{progress, stop_};
+  params.progress_callback_user_data = &loading;
   model_.reset(llama_model_load_from_file(config.model_path.c_str(), params));
   if (!model_) throw_load_error("cannot load model", config.model_path);
   if (llama_model_has_encoder(model_.get()) || !llama_model_has_decoder(model_.get())) {
@@ -140,6 +144,13 @@ void Model::load(const EngineConfig& config, LoadProgress& progress) {
   for (std::int32_t id = 0; id < n_vocab_; ++id) {
     eog_[static_cast<std::size_t>(id)] = llama_vocab_is_eog(vocab_, id) ? 1 : 0;
   }
+}
+
+bool Model::on_node(void* self) {
+  const auto* model = static_cast<const Model*>(self);
+  if (model->n_nodes_ != nullptr) model->n_nodes_->add(1);
+  // acquire: pairs with DecodeThread::stop().
+  return model->stop_.load(std::memory_order_acquire);
 }
 
 llama_context_params make_context_params(const EngineConfig& config) {
@@ -163,8 +174,8 @@ llama_context_params make_context_params(const EngineConfig& config) {
 
 void Model::make_context(const EngineConfig& config) {
   llama_context_params params = make_context_params(config);
-  params.abort_callback = stop_requested;
-  params.abort_callback_data = const_cast<std::atomic<bool>*>(&stop_);
+  params.abort_callback = on_node;
+  params.abort_callback_data = this;
   context_.reset(llama_init_from_model(model_.get(), params));
   if (!context_) throw_load_error("cannot make a context for model", config.model_path);
   loras_ = LoraAdapters(model_.get(), config.options.loras);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "counters.h"
 #include "engine_config.h"
 #include "lora_adapters.h"
 #include "sampling/sampling_params.h"
@@ -57,17 +58,22 @@ class Model {
   [[nodiscard]] bool adds_bos() const noexcept { return llama_vocab_get_add_bos(vocab_); }
   // One scale for each of ModelOptions::loras, in force from the next step on.
   void set_lora_scales(std::span<const float> scales) { loras_.apply(context_.get(), scales); }
+  // Counts the nodes of graphs that the CPU begins, on the thread that calls llama_decode.
+  void count_nodes(Counter& n_nodes) noexcept { n_nodes_ = &n_nodes; }
   [[nodiscard]] bool is_eog(TokenId token) const noexcept {
     return eog_[static_cast<std::size_t>(token)] != 0;
   }
 
  private:
+  // Called by ggml before each node that the CPU computes. True: the computation ends here.
+  static bool on_node(void* self);
   void load(const EngineConfig& config, LoadProgress& progress);
   void make_context(const EngineConfig& config);
   void make_threads(const EngineConfig& config);
   void warm_up();
 
   const std::atomic<bool>& stop_;
+  Counter* n_nodes_ = nullptr;
   // Destroyed in reverse: context, threads, model.
   std::unique_ptr<llama_model, LlamaModelDeleter> model_;
   std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threads_;

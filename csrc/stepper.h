@@ -8,12 +8,14 @@
 #include <span>
 
 #include "event_publisher.h"
+#include "interruption.h"
 #include "slot.h"
 #include "slot_state.h"
 
 namespace unpaced {
 
-// Every method: decode thread only.
+// Every method: decode thread only. step(), begin(), settle(), forget() and what copies or restores
+// states may throw EngineLost; no other exception harms more than the requests at hand.
 class Stepper {
  public:
   Stepper() = default;
@@ -24,13 +26,16 @@ class Stepper {
   // Cells a slot has.
   [[nodiscard]] virtual std::int32_t n_ctx() const noexcept = 0;
 
+  // Once, before the first step: what may end a step's waiting. It outlives the stepper.
+  virtual void attach(Interruption& interruption) { static_cast<void>(interruption); }
+
   // The request in slot.spec takes its seat: keeps the cells it can reuse, drops the others, seeds
   // its sampler. Returns the number of prompt tokens already in the KV (< prompt.size()).
   virtual std::int32_t begin(Slot& slot) = 0;
 
   // One turn: every active slot decodes one token or prefills one chunk. Publishes what happened,
   // and ends requests (EOG, token limit, context limit, errors). Returns between chunks, so that
-  // the loop can look for commands.
+  // the loop can look for commands; where it only waits, it returns as soon as there are some.
   virtual void step(std::span<Slot> slots, EventPublisher& events) = 0;
 
   // Slots, KV and events are up to date with all work after this: call it before a request is begun
@@ -39,7 +44,7 @@ class Stepper {
   virtual void settle(EventPublisher& events) { static_cast<void>(events); }
 
   // The slot's KV is of no use any more (an error left it in doubt).
-  virtual void forget(Slot& slot) noexcept = 0;
+  virtual void forget(Slot& slot) = 0;
 
   // Of an idle slot, after settle(). Bytes of its state; 0: this stepper cannot copy it.
   [[nodiscard]] virtual std::size_t state_bytes(const Slot& slot) {

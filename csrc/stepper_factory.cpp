@@ -10,6 +10,7 @@
 
 #include "device/device_stepper.h"
 #include "device/llama_bridge.h"
+#include "engine_lost.h"
 #endif
 
 namespace unpaced {
@@ -75,6 +76,8 @@ std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const Engine
     report.residency = stepper->residency();
     report.residency.memory = memory_of(model->context());
     return stepper;
+  } catch (const EngineLost&) {
+    throw;  // the host's stepper would not get far either
   } catch (const std::exception& e) {
     return fall_back(std::move(model), config, counters, report, e.what());
   }

@@ -58,6 +58,15 @@ bool Wakeup::wait_for(std::chrono::nanoseconds timeout) noexcept {
   return woken;
 }
 
+bool Wakeup::wait_until(Clock::time_point when) noexcept {
+  if (!poll_until(fd_, when)) {
+    // acq_rel, as in cancel_park(). Still up: nobody has written, there is nothing to clear.
+    if (parked_.exchange(false, std::memory_order_acq_rel)) return false;
+  }
+  acknowledge();
+  return true;
+}
+
 void Wakeup::acknowledge() noexcept {
   std::uint64_t count = 0;
   // EAGAIN: nothing to clear.

@@ -64,6 +64,9 @@ class Wakeup {
   void wait() noexcept;
   // The same, at most `timeout` long. False: it timed out.
   bool wait_for(std::chrono::nanoseconds timeout) noexcept;
+  // Native reader, parked: sleeps until then at most, with one system call where nobody wakes it.
+  // Returns unparked; false: it timed out.
+  bool wait_until(std::chrono::steady_clock::time_point when) noexcept;
 
   // Asyncio reader, after the descriptor became readable: clears it. Returns unparked.
   void acknowledge() noexcept;

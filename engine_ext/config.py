@@ -34,6 +34,9 @@ class EngineConfig:
     cannot be had is an error; so is less than "device" with `require_device`.
     `wake_interval_us`: tokens that come faster than this reach the front end together, in one
     wake-up; a request's start, first token and end never wait. 0: every step wakes it.
+    `stall_timeout_s`: a GPU that gives no sign of life for longer in the midst of a step is lost,
+    and the engine fails; 0: never. `stop_timeout_s`: `Engine.stop` gives the decode thread up where
+    it takes longer to come to an end.
     `poll`: how long ggml's workers spin for work before they sleep, 0 to 100.
     `decode_core` None: the last core of the process's affinity mask, so that the front end, which
     stays off it, has its own; with a single core nothing is pinned.
@@ -67,6 +70,8 @@ class EngineConfig:
     warmup: bool = True
     poll: int = 50
     wake_interval_us: int = 1500
+    stall_timeout_s: float = 60.0
+    stop_timeout_s: float = 5.0
     pin: bool = True
     decode_core: int | None = None
 
@@ -82,6 +87,8 @@ class EngineConfig:
             ("slot_similarity", 0),
             ("poll", 0),
             ("wake_interval_us", 0),
+            ("stall_timeout_s", 0),
+            ("stop_timeout_s", 0),
         ):
             if getattr(self, name) < low:
                 raise ValueError(f"{name}: must be >= {low}, but got {getattr(self, name)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
 from types import TracebackType
@@ -12,7 +13,7 @@ from engine_ext._load import load_native
 from engine_ext.config import EngineConfig
 from engine_ext.decode_loop import DecodeLoop
 from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
-from engine_ext.events import EventKind
+from engine_ext.events import EventKind, FinishReason
 from engine_ext.grammar import (
     Grammar,
     GrammarCompiler,
@@ -37,6 +38,8 @@ else:
     _native = load_native()
 
 _FINISHED: Final = int(EventKind.FINISHED)
+# What a call on another thread takes beside its work.
+_TURN_S: Final = 1.0
 # Tokenising a text this short takes less than handing it to another thread.
 _INLINE_BYTES: Final = 4096
 
@@ -67,6 +70,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._state_changed = asyncio.Event()
         self._stop_task: asyncio.Task[None] | None = None
+        self._is_lost = False
         self._affinity_before: set[int] | None = None
 
     async def __aenter__(self) -> Self:
@@ -113,20 +117,64 @@ class Engine:
         names = {number: name for name, number in DECODE_LOOPS.items()}
         self._decode_loop = DecodeLoop(**{**report, "loop": names[report["loop"]]})
 
-    async def stop(self) -> None:
-        """End every request with STOPPED, free the model. Idempotent; safe while loading."""
+    async def stop(self, limit_s: float | None = None) -> None:
+        """End every request with STOPPED, free the model. Idempotent; safe while loading.
+
+        Where the decode thread does not come to an end within `limit_s`, None: the configuration's
+        `stop_timeout_s`, it is given up: `is_lost`.
+        """
         if self._stop_task is None:
-            self._stop_task = asyncio.create_task(self._stop())
+            limit_s = self.config.stop_timeout_s if limit_s is None else limit_s
+            self._stop_task = asyncio.create_task(self._stop(limit_s))
         await asyncio.shield(self._stop_task)
 
-    async def _stop(self) -> None:
+    async def _stop(self, limit_s: float) -> None:
         self._grammars.stop()
-        await asyncio.to_thread(self._native.stop)
-        if self._loop is not None:
+        is_stopped = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s + _TURN_S):  # no thread may be free to ask it
+                is_stopped = await asyncio.to_thread(self._native.stop_within, limit_s)
+        if not is_stopped:
+            why = f"the decode thread did not come to an end within {limit_s:g} s"
+            self._abandon(why, FinishReason.STOPPED)
+        elif self._loop is not None and not self._is_lost:
+            # It ended by itself before, and left behind what cannot be freed.
+            self._is_lost = self._model is not None and self.state is EngineState.FAILED
             self._on_readable()
             self._loop.remove_reader(self._native.fileno())
         if self._affinity_before is not None:
             os.sched_setaffinity(0, self._affinity_before)
+
+    def abandon(self, why: str) -> None:
+        """Give the decode thread up, whatever it hangs in: every request ends with EXCEPTION, the
+        state is FAILED with `why` as its error unless there is one already, and `stop` has nothing
+        to wait for any more.
+
+        The thread may still hold the model and cores: soon after this the process should end, by
+        `os._exit`, since Python and CUDA wait for threads at an ordinary end.
+        """
+        self._abandon(why, FinishReason.EXCEPTION)
+
+    def _abandon(self, why: str, reason: FinishReason) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._native.abandon(why.encode(), int(reason))
+        if self._loop is not None:
+            self._on_readable()
+            self._loop.remove_reader(self._native.fileno())
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the decode thread was given up."""
+        return self._is_lost
+
+    @property
+    def progress(self) -> int | None:
+        """Another number whenever the decode thread has moved, within a long step too; None while
+        it has nothing to do."""
+        number = self._native.progress()
+        return None if number < 0 else number
 
     def _keep_off_decode_core(self) -> None:
         # This thread and those it makes from here on; the decode thread has pinned itself.
@@ -292,6 +340,8 @@ class Engine:
         return await asyncio.to_thread(self._tokenize, data, add_special, parse_special)
 
     def _tokenize(self, data: bytes, add_special: bool, parse_special: bool) -> list[int]:
+        if self._stop_task is not None:  # its thread may wait for the decode thread
+            raise EngineError("the engine is stopping")
         if self.state is not EngineState.READY:
             raise EngineError("the engine is not ready")
         return self._native.tokenize(data, add_special, parse_special)

@@ -54,6 +54,7 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
         "wake_interval_us",
     ):
         setattr(native, name, getattr(config, name))
+    native.stall_us = round(config.stall_timeout_s * 1e6)
     native.decode_loop = DECODE_LOOPS[config.decode_loop]
     native.flash_attn = _FLASH_ATTN[config.flash_attn]
     native.cache_type_k = _GGML_TYPES[config.cache_type_k]

@@ -26,6 +26,10 @@ class Listeners:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close them and remove the files of Unix sockets. Idempotent."""
         # Whoever serves may have closed the sockets before.
         for listener in self.sockets:
             listener.close()

@@ -105,6 +105,9 @@ class RequestMiddleware:
         if state.phase is Phase.LOADING:
             state.metrics.rejected("loading")
             return loading()
+        if state.phase is Phase.FAILED:
+            state.metrics.rejected("failed")
+            return unavailable("the engine has failed", close=True)
         state.metrics.rejected("draining")
         return unavailable("the server is shutting down", close=True)
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import structlog
 import uvicorn
@@ -19,6 +21,7 @@ from starlette.applications import Starlette
 from engine_ext import Engine, set_native_log
 from engine_ext.build_info import read_build_info
 from server.app import create_app
+from server.engine_watch import ENGINE_LOST, EngineWatch
 from server.errors import unavailable
 from server.header_deadlines import HeaderDeadlines
 from server.listener import Listeners
@@ -32,6 +35,7 @@ from server.state import Phase, ServerState
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _KEEP_ALIVE_S: Final = 75
 _TICK_S: Final = 1.0
+_GRACEFUL_S: Final = 5
 
 
 class ServerProcess:
@@ -48,6 +52,8 @@ class ServerProcess:
         self._app: Starlette = create_app(self._engine, settings, self._new_engine)
         self._state: ServerState = self._app.state.server
         self._server = _Server(self._app, settings)
+        self._server.on_second = self._look_after_engine
+        self._watch = EngineWatch(settings.stall_timeout, _TICK_S)
         self._signal_count = 0
         self._background: set[asyncio.Task[None]] = set()
         self._load_error: Exception | None = None
@@ -75,6 +81,8 @@ class ServerProcess:
                 loop.remove_signal_handler(number)
             for task in self._background:
                 task.cancel()
+        if self._state.engine.is_lost:
+            self._exit_without_engine()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -170,6 +178,40 @@ class ServerProcess:
             await self._state.engine.stop()
         self._server.end()
 
+    # -- end without the engine -----------------------------------------------------------------
+
+    def _look_after_engine(self) -> None:
+        state = self._state
+        if state.phase in (Phase.LOADING, Phase.FAILED):
+            return
+        why = self._watch.look(state.engine)
+        if why is not None:
+            state.phase, state.failure = Phase.FAILED, why
+            self._log.error("the engine is lost", reason=why)
+            self._start(self._end_without_engine(why))
+
+    async def _end_without_engine(self, why: str) -> None:
+        """Tell every client, as far as they listen, and end. It takes no longer than a stop."""
+        state = self._state
+        # The loop may come to stand too, and a client may not read.
+        last = threading.Timer(self._settings.stop_timeout + _GRACEFUL_S, os._exit, (ENGINE_LOST,))
+        last.daemon = True
+        last.start()
+        state.engine.abandon(why)
+        state.admission.refuse_waiting(unavailable("the engine has failed"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.stop_timeout):
+                await state.admission.idle()
+        self._server.end()
+
+    def _exit_without_engine(self) -> NoReturn:
+        # An ordinary end would wait for the engine's threads, and CUDA's end for the GPU.
+        self._log.error("ended without the engine", reason=self._state.engine.error)
+        self._listeners.close()
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(ENGINE_LOST)
+
 
 class _Server(uvicorn.Server):
     """uvicorn's server without its signal handlers: ours drain first."""
@@ -185,6 +227,7 @@ class _Server(uvicorn.Server):
             },
         )
         self.on_started: Callable[[], None] = lambda: None
+        self.on_second: Callable[[], None] = lambda: None
         self._ending = asyncio.Event()
         super().__init__(
             uvicorn.Config(
@@ -197,7 +240,7 @@ class _Server(uvicorn.Server):
                 proxy_headers=False,  # nobody asks who the client is
                 server_header=False,
                 timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=5,
+                timeout_graceful_shutdown=_GRACEFUL_S,
                 ssl_keyfile=settings.ssl_key_file,
                 ssl_certfile=settings.ssl_cert_file,
             )
@@ -216,6 +259,7 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """As uvicorn's, which looks ten times a second whether it should end: here it is told."""
         while not await self.on_tick(0):  # 0: a tick that renews the Date header
+            self.on_second()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), _TICK_S)
 

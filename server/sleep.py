@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -14,6 +14,9 @@ from server.visible_tokens import VisibleTokens
 if TYPE_CHECKING:
     from engine_ext import Engine
     from server.state import ServerState
+
+
+_UNLIMITED_S: Final = 1e9
 
 
 class Sleep:
@@ -74,7 +77,8 @@ class Sleep:
         async with self._turning:
             if self._n_users == 0 and not self._is_asleep:
                 self._is_asleep = True
-                await self._state.engine.stop()
+                # To free much memory may take long, and nobody waits for it.
+                await self._state.engine.stop(self._state.settings.stall_timeout or _UNLIMITED_S)
                 self._log.info("asleep", idle_seconds=self._idle_s)
 
     async def _wake(self) -> None:

@@ -27,6 +27,7 @@ class Phase(Enum):
     LOADING = "loading"
     READY = "ready"
     DRAINING = "draining"
+    FAILED = "failed"
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class ServerState:
     fingerprint: str
     """`system_fingerprint` and `build_info`: llama-server's form, with llama.cpp's commit."""
     phase: Phase = Phase.LOADING
+    failure: str = ""
+    """Why the engine is lost, in the last phase."""
     sleep: Sleep | None = None
     """Who frees the model when nobody needs it; None: nobody does."""
     started_at: float = field(default_factory=time.time)

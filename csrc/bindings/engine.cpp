@@ -1,4 +1,5 @@
 // The engine as Python drives it.
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,8 +34,19 @@ void bind_engine(nb::module_& m) {
       .def(nb::init<const EngineConfig&>(), "config"_a)
       .def("start", [](PyEngine& self) { self.get().start(); })
       .def(
-          "stop", [](PyEngine& self) { self.get().stop(); },
-          nb::call_guard<nb::gil_scoped_release>())
+          "stop_within",
+          [](PyEngine& self, double seconds) {
+            const std::chrono::duration<double> limit(seconds);
+            return self.get().stop_within(
+                std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
+          },
+          "seconds"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "abandon",
+          [](PyEngine& self, const nb::bytes& why, int reason) {
+            self.abandon(std::string(view(why)), static_cast<FinishReason>(reason));
+          },
+          "why"_a, "reason"_a)
       .def(
           "submit",
           [](PyEngine& self, const RequestSpec& spec) {
@@ -89,6 +101,7 @@ void bind_engine(nb::module_& m) {
       .def("load_progress", [](PyEngine& self) { return self.get().load_progress(); })
       .def("heartbeat_age_us",
            [](PyEngine& self) { return self.get().decode_thread().heartbeat_age_us(); })
+      .def("progress", [](PyEngine& self) { return self.get().decode_thread().progress(); })
       .def("counters", &counters, nb::sig("def counters(self) -> dict[str, typing.Any]"))
       .def("decode_loop", &decode_loop, nb::sig("def decode_loop(self) -> dict[str, typing.Any]"))
       .def("model_info", &model_info, nb::sig("def model_info(self) -> dict[str, typing.Any]"))

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,17 +17,27 @@ namespace unpaced {
 
 class PyEngine {
  public:
-  explicit PyEngine(const EngineConfig& config) : engine_(config) {}
+  explicit PyEngine(const EngineConfig& config) : engine_(std::make_unique<Engine>(config)) {}
+  ~PyEngine() {
+    if (is_leaked_) static_cast<void>(engine_.release());
+  }
+  PyEngine(const PyEngine&) = delete;
+  PyEngine& operator=(const PyEngine&) = delete;
 
-  Engine& get() noexcept { return engine_; }
+  Engine& get() noexcept { return *engine_; }
+
+  // See Engine::abandon().
+  void abandon(const std::string& why, FinishReason reason) noexcept {
+    is_leaked_ = engine_->abandon(why.c_str(), reason);
+  }
 
   // Takes the wake-up down, and everything out of the ring: the events, and whom to tell of new
   // frames.
   nb::tuple drain() {
-    engine_.decode_thread().reader_wakeup().acknowledge();
+    engine_->decode_thread().reader_wakeup().acknowledge();
     nb::list events;
     for (;;) {
-      const std::size_t n = engine_.drain(buffer_.data(), buffer_.size());
+      const std::size_t n = engine_->drain(buffer_.data(), buffer_.size());
       for (std::size_t i = 0; i < n; ++i) append(events, buffer_[i]);
       if (n < buffer_.size()) break;
     }
@@ -47,10 +59,10 @@ class PyEngine {
 
   // Announces that the reader will sleep. False: there is news, drain first.
   bool park() noexcept {
-    DecodeThread& thread = engine_.decode_thread();
-    thread.reader_wakeup().prepare_park();
-    if (thread.n_events_approx() == 0) return true;
-    thread.reader_wakeup().cancel_park();
+    Wakeup& wakeup = engine_->decode_thread().reader_wakeup();
+    wakeup.prepare_park();
+    if (!engine_->has_events()) return true;
+    wakeup.cancel_park();
     return false;
   }
 
@@ -84,7 +96,8 @@ class PyEngine {
     events.append(PyTokenEvent{record, std::exchange(alternatives_, {})});
   }
 
-  Engine engine_;
+  std::unique_ptr<Engine> engine_;
+  bool is_leaked_ = false;
   std::array<TokenEvent, 256> buffer_{};
   std::vector<TokenLogprob> alternatives_;
   std::vector<Framed> framed_;

@@ -4,15 +4,16 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <stdexcept>
-#include <string>
 
 namespace unpaced {
 
-// Throws std::runtime_error that names the call, with CUDA's own text.
+// Throws what cuda_check() throws.
+[[noreturn]] void throw_cuda_error(cudaError_t status, const char* what);
+
+// Throws an exception that names the call, with CUDA's own text: EngineLost where the device or its
+// context is of no use any more, std::runtime_error where only this call failed.
 inline void cuda_check(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  throw std::runtime_error(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status));
+  if (status != cudaSuccess) throw_cuda_error(status, what);
 }
 
 // n elements of plain data in device memory, uninitialised.

@@ -1,6 +1,8 @@
 // DeviceStepper under a grammar: one step a launch. The GPU draws as if there were none; the host
 // asks the mask, and where it refuses the token has the GPU draw again from the same logits.
 // Source of the order: llama.cpp 0c1e57098 common/sampling.cpp:640-680.
+#include <stdexcept>
+
 #include "device/device_stepper.h"
 #include "device/sample_kernels.h"
 #include "masked_draw.h"
@@ -52,8 +54,10 @@ void DeviceStepper::draw_again(Slot& slot, const TokenMask& mask) {
       "cudaMemcpyAsync");
   StepKernelArguments again = arguments();
   again.logits = masked_graphs_.logits(flight_.window);
+  if (again.logits == nullptr) throw std::runtime_error("the decode graph's memory is gone");
   masked_row_.restore(again.logits, mask.words(), stream);
   launch_step_kernels(again, stream);
+  marker_.clear();
   stream_is_busy_ = true;
   pacer_.launched(StepPacer::Clock::now());
 }

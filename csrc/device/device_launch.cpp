@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "device/device_stepper.h"
+#include "engine_lost.h"
 #include "token_mask.h"
 
 namespace unpaced {
@@ -18,13 +19,40 @@ std::int32_t window_of(std::int32_t n_used, std::int32_t n_cells) noexcept {
 
 }  // namespace
 
+template <class Start>
+void DeviceStepper::try_fly(Start start) {
+  const RequestId request = flight_.slot->spec->id;
+  try {
+    start();
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::exception&) {
+    grounded_ = request;
+    land();
+  }
+}
+
 bool DeviceStepper::launch(Slot& slot) {
+  try {
+    return try_launch(slot);
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::exception&) {
+    // Mostly for want of device memory. Nothing runs; the host can do what the GPU cannot.
+    flight_.slot = nullptr;
+    grounded_ = slot.spec->id;
+    return false;
+  }
+}
+
+bool DeviceStepper::try_launch(Slot& slot) {
   const cudaStream_t stream = bridge_.stream();
   const std::int32_t position = slot.n_cells();
   std::int32_t n = std::min(kMaxSteps, model_->n_ctx_slot() - 1 - position);
   if (slot.spec->max_tokens >= 0) n = std::min(n, slot.spec->max_tokens - slot.n_decoded);
+  if (n < 1) return false;  // the context is full: a step there would overwrite or skip a position
   bridge_.synchronize_context();
-  CellPlan plan = bridge_.plan(slot.id, std::max(n, 1));
+  CellPlan plan = bridge_.plan(slot.id, n);
   if (plan.cells.empty()) return false;
 
   std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
@@ -40,6 +68,8 @@ bool DeviceStepper::launch(Slot& slot) {
   static_cast<void>(graphs().get(window));  // captured before anything is written
 
   if (drawn_on_device_ != &slot || drawn_request_ != slot.spec->id) {
+    drawn_on_device_ = nullptr;  // until all of it is there
+    stream_is_busy_ = true;
     sampler_.upload(*slot.spec, host_.sampler(slot), stream);
     pause_tokens_.upload(*slot.spec, stream);
     drawn_on_device_ = &slot;
@@ -80,15 +110,18 @@ void DeviceStepper::resume() {
   flight_.is_paused = false;
   flight_.n_launched = flight_.n_published;
   mailbox_.data()->stop = 0;
-  // After whatever was launched ahead, which does nothing as long as this is set.
-  cuda_check(cudaMemsetAsync(&control_.data()->exited, 0, sizeof(std::int32_t), bridge_.stream()),
-             "cudaMemsetAsync");
-  fly();
+  try_fly([this] {
+    // After whatever was launched ahead, which does nothing as long as this is set.
+    cuda_check(cudaMemsetAsync(&control_.data()->exited, 0, sizeof(std::int32_t), bridge_.stream()),
+               "cudaMemsetAsync");
+    fly();
+  });
 }
 
 void DeviceStepper::fly() {
   stream_is_busy_ = true;
   flight_.is_second_draw = false;
+  marker_.clear();  // what it marks comes before these steps
   pacer_.launched(StepPacer::Clock::now());
   if (flight_.is_stepwise) {
     launch_steps(1);
@@ -122,9 +155,19 @@ void DeviceStepper::upload_inputs(const Slot& slot, const CellPlan& plan, const 
 
 void DeviceStepper::launch_steps(std::int32_t n) {
   const cudaGraphExec_t graph = graphs().get(flight_.window);
+  marker_.clear();
   for (; n > 0 && flight_.n_launched < flight_.n_steps; --n, ++flight_.n_launched) {
-    cuda_check(cudaGraphLaunch(graph, bridge_.stream()), "cudaGraphLaunch");
+    const cudaError_t status = cudaGraphLaunch(graph, bridge_.stream());
+    if (status == cudaSuccess) continue;
+    // Steps in the queue can still be made; this one is tried again when they are.
+    if (flight_.n_launched == flight_.n_published) cuda_check(status, "cudaGraphLaunch");
+    cudaGetLastError();
+    return;
   }
+}
+
+void DeviceStepper::launch_ahead() {
+  try_fly([this] { launch_steps(flight_.n_published + kQueuedSteps - flight_.n_launched); });
 }
 
 void DeviceStepper::prepare_next_window() {
@@ -133,7 +176,13 @@ void DeviceStepper::prepare_next_window() {
   const std::int32_t n_kv = std::min(flight_.window.n_kv + kWindowCells, bridge_.n_cells());
   const Window next{flight_.window.stream, n_kv};
   if (last_cell + 1 == flight_.window.n_kv && !graphs().has(next)) {
-    static_cast<void>(graphs().get(next));
+    try {
+      static_cast<void>(graphs().get(next));
+    } catch (const EngineLost&) {
+      throw;
+    } catch (const std::exception&) {
+      // The flight at hand is well without it; the next one sees to it.
+    }
   }
   counters_.n_window_graphs.set(graphs_.size() + masked_graphs_.size());
 }

@@ -9,12 +9,6 @@
 #include "token_outcome.h"
 
 namespace unpaced {
-namespace {
-
-// No step of any model takes so long; then the stream is asked what became of it.
-constexpr std::chrono::milliseconds kSuspicious{2000};
-
-}  // namespace
 
 DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& config,
                              Counters& counters, DecodeLoop loop)
@@ -35,7 +29,8 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       mailbox_(1),
       masked_row_(model_->n_vocab()),
       graphs_(bridge_, arguments(), loop == DecodeLoop::kDevice),
-      masked_graphs_(bridge_, arguments(), false, &masked_row_) {
+      masked_graphs_(bridge_, arguments(), false, &masked_row_),
+      stall_(config.stall_us) {
   prepare_step_kernels(model_->n_vocab());
   cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");
   flight_.inputs.reserve(kMaxSteps);
@@ -68,10 +63,9 @@ std::int32_t DeviceStepper::begin(Slot& slot) {
   return host_.begin(slot);
 }
 
-void DeviceStepper::forget(Slot& slot) noexcept {
+void DeviceStepper::forget(Slot& slot) {
   stop_flight();
-  cudaStreamSynchronize(bridge_.stream());
-  stream_is_busy_ = false;
+  wait_for_end();  // its cells must not be freed while the GPU writes them
   if (drawn_on_device_ == &slot) drawn_on_device_ = nullptr;
   host_.forget(slot);
 }
@@ -103,6 +97,7 @@ HostReason DeviceStepper::why_host(const Slot& slot) {
   // The last cell is reached on the host: it ends the request or shifts the context.
   if (slot.n_cells() + 1 >= n_ctx()) return HostReason::kContextEnd;
   const RequestSpec& spec = *slot.spec;
+  if (spec.id == grounded_) return HostReason::kLaunch;
   if (spec.reasoning_budget != nullptr) return HostReason::kReasoning;
   if (!spec.stop.empty() && spec.pause_tokens == nullptr) return HostReason::kStopLength;
   // A line is looked at with tokens that come after it: no set of tokens to pause at tells when.
@@ -135,11 +130,13 @@ void DeviceStepper::step(std::span<Slot> slots, EventPublisher& events) {
     step_on_host(slots, HostReason::kNone, events);
     return;
   }
-  take(wait_for_news(), events);
+  const Progress news = wait_for_news(true);
+  if (!is_news(news)) return;  // the loop is wanted
+  take(news, events);
   // At once, so that the GPU does not wait while the loop looks for commands.
   if (flight_.is_paused) {
     resume();
-  } else if (flight_.slot == nullptr && lone->active()) {
+  } else if (flight_.slot == nullptr && lone->active() && why_host(*lone) == HostReason::kNone) {
     static_cast<void>(launch(*lone));  // where it fails the next step says so
   }
   host_.clean(slots);
@@ -149,7 +146,7 @@ void DeviceStepper::settle(EventPublisher& events) {
   while (flight_.slot != nullptr) {
     if (flight_.is_paused) return land();
     mailbox_.data()->stop = 1;
-    take(wait_for_news(), events);
+    take(wait_for_news(false), events);
   }
 }
 
@@ -163,26 +160,6 @@ DeviceStepper::Progress DeviceStepper::progress() const noexcept {
     now.n_tokens += now.exit == LoopExit::kNonFinite ? 0 : 1;
   }
   return now;
-}
-
-DeviceStepper::Progress DeviceStepper::wait_for_news() {
-  for (;;) {
-    const Progress now = progress();
-    if (now.n_tokens > flight_.n_published || now.exit != LoopExit::kNone) {
-      pacer_.arrived(StepPacer::Clock::now(), now.n_tokens - flight_.n_published);
-      return now;
-    }
-    if (pacer_.silence() > kSuspicious) {
-      const cudaError_t status = cudaStreamQuery(bridge_.stream());
-      if (status != cudaErrorNotReady && progress().n_tokens == flight_.n_published &&
-          progress().exit == LoopExit::kNone) {
-        flight_.slot = nullptr;
-        cuda_check(status, "the decode loop");
-        throw std::runtime_error("the decode loop on the GPU ended without a result");
-      }
-    }
-    pacer_.nap();
-  }
 }
 
 void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
@@ -220,7 +197,7 @@ void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
     events.finished(slot, FinishReason::kNonFinite);
   } else if (progress.exit == LoopExit::kNone && loop_ == DecodeLoop::kAhead &&
              !flight_.is_stepwise) {
-    launch_steps(flight_.n_published + kQueuedSteps - flight_.n_launched);
+    launch_ahead();
   }
 }
 
@@ -244,6 +221,11 @@ void DeviceStepper::wait_for_stream() {
 }
 
 void DeviceStepper::step_on_host(std::span<Slot> slots, HostReason reason, EventPublisher& events) {
+  // The GPU's tokens come first, and they may be the last ones: never two at work on one slot.
+  if (flight_.slot != nullptr) {
+    settle(events);
+    if (std::none_of(slots.begin(), slots.end(), [](const Slot& s) { return s.active(); })) return;
+  }
   for (const Slot& slot : slots) {
     if (slot.phase == SlotPhase::kDecode && reason != HostReason::kNone) note(slot, reason);
   }

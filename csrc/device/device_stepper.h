@@ -2,6 +2,7 @@
 // by the HostStepper; they change places between steps.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "device/loop_state.h"
 #include "device/pause_tokens.h"
 #include "device/step_pacer.h"
+#include "device/stream_marker.h"
 #include "device/window_graphs.h"
 #include "host_reason.h"
 #include "host_stepper.h"
@@ -29,10 +31,11 @@ class DeviceStepper final : public Stepper {
   ~DeviceStepper() override;
 
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return host_.n_ctx(); }
+  void attach(Interruption& interruption) override { interruption_ = &interruption; }
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
   void settle(EventPublisher& events) override;
-  void forget(Slot& slot) noexcept override;
+  void forget(Slot& slot) override;
   [[nodiscard]] std::size_t state_bytes(const Slot& slot) override;
   [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override;
   [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
@@ -75,20 +78,33 @@ class DeviceStepper final : public Stepper {
   void note(const Slot& slot, HostReason reason) noexcept;
 
   // device_launch.cpp
-  // False: no cell is free.
+  // False: there is no cell or no step left, or the GPU cannot be given the steps; the host goes
+  // on.
   [[nodiscard]] bool launch(Slot& slot);
+  // Throws where try_fly() does, with nothing changed that the host would miss.
+  [[nodiscard]] bool try_launch(Slot& slot);
   // Goes on after a pause.
   void resume();
+  // Runs `start`, which gives the GPU steps. Where that cannot be done the flight lands, and the
+  // host makes the request's other steps.
+  template <class Start>
+  void try_fly(Start start);
   void fly();
   // The slot's next token, where it goes and what it sees, enqueued.
   void upload_inputs(const Slot& slot, const CellPlan& plan, const Window& window);
   void launch_steps(std::int32_t n);
+  // kAhead: fills the GPU's queue up.
+  void launch_ahead();
   [[nodiscard]] WindowGraphs& graphs() noexcept {
     return flight_.is_stepwise ? masked_graphs_ : graphs_;
   }
   void prepare_next_window();
   [[nodiscard]] Progress progress() const noexcept;
-  [[nodiscard]] Progress wait_for_news();
+  [[nodiscard]] bool is_news(const Progress& progress) const noexcept {
+    return progress.n_tokens > flight_.n_published || progress.exit != LoopExit::kNone;
+  }
+  // `may_leave`: comes back without news where the loop is wanted.
+  [[nodiscard]] Progress wait_for_news(bool may_leave);
   // Takes what the GPU has published; after an exit the flight is over.
   void take(const Progress& progress, EventPublisher& events);
 
@@ -97,6 +113,15 @@ class DeviceStepper final : public Stepper {
   [[nodiscard]] bool admit(const Progress& progress, EventPublisher& events);
   void draw_again(Slot& slot, const TokenMask& mask);
   void end_by_grammar(FinishReason reason, EventPublisher& events);
+
+  // device_silence.cpp
+  // Sleeps until the next look. False: it was woken before.
+  bool nap(bool may_leave);
+  // The GPU has been silent for suspiciously long. Throws if that is its end: EngineLost, or
+  // std::runtime_error where the flight alone is over.
+  void look_into_silence();
+  // As cudaStreamSynchronize, with a limit: throws EngineLost.
+  void wait_for_end();
 
   // The flight is over: its tokens' cells are entered into llama.cpp's books.
   void land();
@@ -124,12 +149,16 @@ class DeviceStepper final : public Stepper {
   PinnedArray<LoopMailbox> mailbox_;
   MaskedRow masked_row_;
   WindowGraphs graphs_;
-  WindowGraphs masked_graphs_;  // one step, whose row of logits is kept
+  WindowGraphs masked_graphs_;             // one step, whose row of logits is kept
+  const std::chrono::microseconds stall_;  // 0: no limit
+  Interruption* interruption_ = nullptr;   // null: before attach()
+  StreamMarker marker_;
   StepPacer pacer_;
   Flight flight_;
   // Whose sampler state is on the device, newer than the host's; null: nobody's.
   Slot* drawn_on_device_ = nullptr;
   RequestId drawn_request_ = 0;
+  RequestId grounded_ = 0;       // the request whose steps the GPU could not be given; 0: none
   bool stream_is_busy_ = false;  // launches since the last wait for the stream
 };
 

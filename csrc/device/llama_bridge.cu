@@ -13,6 +13,10 @@ LlamaBridge::LlamaBridge(llama_context* context) : inside_(std::make_unique<Insi
   if (!ggml_backend_sched_reserve(in.scheduler, in.graph)) {
     refuse("no device memory for the decode graph");
   }
+  // It also takes the most scratch memory. ggml's pool of that keeps what it has, and where memory is
+  // short it could not grow within a capture without aborting the process.
+  open({.stream = 0, .n_kv = n_cells()});
+  run();
   open({.stream = 0, .n_kv = std::min(n_cells(), 256)});
   in.upload_rotations();
   in.check_capture();
@@ -59,10 +63,16 @@ void LlamaBridge::open(const Window& window) {
   if (std::memcmp(&before, &in.inputs, sizeof before) != 0) refuse("the graph's inputs moved");
   ggml_backend_sched_reset(in.scheduler);
   if (!ggml_backend_sched_alloc_graph(in.scheduler, in.graph)) {
+    // Freed to make room for a larger one.
+    in.compute_base = nullptr;
+    ++in.memory_version;
     refuse("no device memory for the decode graph");
   }
+  in.check_compute_buffer();
   in.check_residency();
 }
+
+std::uint64_t LlamaBridge::memory_version() const noexcept { return inside_->memory_version; }
 
 void LlamaBridge::run() {
   Inside& in = *inside_;
@@ -104,6 +114,14 @@ CellPlan LlamaBridge::plan(std::int32_t sequence, std::int32_t n) {
 void LlamaBridge::commit(std::int32_t sequence, std::int32_t position, const CellPlan& plan,
                          std::span<const TokenId> tokens) {
   if (tokens.empty()) return;
+  const llama_kv_cells& held = inside_->cache->get_cells(sequence);
+  const auto is_taken = [&held](std::int32_t cell) {
+    return !held.is_empty(static_cast<std::uint32_t>(cell));
+  };
+  if (std::any_of(plan.cells.begin(), plan.cells.begin() + static_cast<std::ptrdiff_t>(tokens.size()),
+                  is_taken)) {
+    refuse("a planned KV cell has been taken");
+  }
   const auto found = inside_->find_cells(sequence, position, tokens);
   if (!found) refuse("the planned KV cells are gone");
   std::vector<std::uint32_t>& cells = found->sinfos.at(0).idxs.at(0);

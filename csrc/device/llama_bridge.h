@@ -61,14 +61,19 @@ class LlamaBridge {
   [[nodiscard]] static Residency describe(llama_context* context);
 
   // Builds the window's graph; run() then enqueues its kernels on the stream (also while that is
-  // captured) and logits() is where they leave n_vocab floats. Only the last one opened exists.
+  // captured) and logits() is where they leave n_vocab floats. Only the last one opened exists. May
+  // wait for the stream.
   void open(const Window& window);
+  // Another number once open() has moved what graphs compute in: those captured before then hold
+  // addresses of freed memory.
+  [[nodiscard]] std::uint64_t memory_version() const noexcept;
   void run();
   [[nodiscard]] float* logits() const noexcept;
 
   // Cells for up to n next tokens of a sequence: fewer if there are fewer. Nothing is changed.
   [[nodiscard]] CellPlan plan(std::int32_t sequence, std::int32_t n);
-  // The first tokens.size() cells of the plan now hold these tokens.
+  // The first tokens.size() cells of the plan now hold these tokens. Throws if one of them has been
+  // taken since.
   void commit(std::int32_t sequence, std::int32_t position, const CellPlan& plan,
               std::span<const TokenId> tokens);
   // mask[i], F16 bits, for a token at `position` of the sequence; cells of a plan stay hidden.

@@ -112,6 +112,8 @@ struct LlamaBridge::Inside {
   ggml_cgraph* graph = nullptr;
   StepInputs inputs{};
   std::vector<bool> taken;  // scratch of plan(): cells that it has given away
+  const void* compute_base = nullptr;
+  std::uint64_t memory_version = 0;
   Residency residency;
 
   ggml_backend_cuda_context& cuda_context() const {
@@ -229,6 +231,17 @@ struct LlamaBridge::Inside {
               .k_index = static_cast<std::int64_t*>(attention.self_k_idxs->data),
               .v_index = static_cast<std::int64_t*>(attention.self_v_idxs->data),
               .mask = static_cast<std::uint16_t*>(mask->data)};
+  }
+
+  // The largest window's graph was to make the scheduler's buffer large enough for all; the
+  // allocator promises nothing of that kind.
+  void check_compute_buffer() {
+    const ggml_tensor* logits = result->t_logits;
+    if (logits->data == nullptr || logits->buffer == nullptr) refuse("the logits have no memory");
+    const void* base = ggml_backend_buffer_get_base(logits->buffer);
+    if (base == compute_base) return;
+    compute_base = base;
+    ++memory_version;
   }
 
   // The rotations of a quantised cache never change.

@@ -3,24 +3,12 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <ctime>
 #include <utility>
 
 namespace unpaced {
 namespace {
 
 constexpr std::chrono::microseconds kShortNap{20};
-
-void sleep_until(StepPacer::Clock::time_point when) noexcept {
-  const auto ns = std::chrono::nanoseconds(when.time_since_epoch()).count();
-  timespec at{};
-  at.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
-  at.tv_nsec = static_cast<long>(ns % 1'000'000'000);  // NOLINT: timespec's own type
-  // An absolute time needs no reading of the clock, here or after a signal.
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
-  }
-}
 
 }  // namespace
 
@@ -48,7 +36,10 @@ StepPacer::Clock::time_point StepPacer::next_look() noexcept {
   return look_;
 }
 
-void StepPacer::nap() noexcept { sleep_until(next_look()); }
+void StepPacer::put_back() noexcept {
+  next_ = look_;
+  --n_looks_;
+}
 
 void StepPacer::arrived(Clock::time_point now, int n) noexcept {
   // Wake-ups are late by what the machine takes for them, which the lead makes up for; but where

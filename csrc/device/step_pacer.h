@@ -1,4 +1,4 @@
-// When to look for the GPU's next token: sleeps until it is expected, then looks often.
+// When to look for the GPU's next token: not before it is expected, then often.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ class StepPacer {
   void arrived(Clock::time_point now, int n) noexcept;
   // When to look next. Each call is one look; if the token is not there, call it again.
   [[nodiscard]] Clock::time_point next_look() noexcept;
-  // Sleeps until next_look().
-  void nap() noexcept;
+  // The look that next_look() gave was not made: it comes next again.
+  void put_back() noexcept;
 
   // From the last token or launch to the look at hand.
   [[nodiscard]] Clock::duration silence() const noexcept { return look_ - last_; }

@@ -21,22 +21,34 @@ WindowGraphs::WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& argum
                            const MaskedRow* kept)
     : bridge_(bridge), arguments_(arguments), loops_(loops), kept_(kept) {}
 
-WindowGraphs::~WindowGraphs() {
+WindowGraphs::~WindowGraphs() { clear(); }
+
+void WindowGraphs::clear() noexcept {
+  // They may still run; CUDA keeps a destroyed graph until it has ended.
   for (auto& [window, entry] : graphs_) cudaGraphExecDestroy(entry.executable);
+  graphs_.clear();
+  by_age_.clear();
+}
+
+float* WindowGraphs::logits(const Window& window) const {
+  return has(window) ? graphs_.at(window).logits : bridge_.logits();
 }
 
 cudaGraphExec_t WindowGraphs::get(const Window& window) {
+  if (!is_valid()) clear();
+  version_ = bridge_.memory_version();
   if (const auto found = graphs_.find(window); found != graphs_.end()) {
     by_age_.splice(by_age_.begin(), by_age_, found->second.age);
     return found->second.executable;
   }
   if (graphs_.size() >= kMaxGraphs) {
-    // It may still run; CUDA keeps a destroyed graph until it has ended.
-    cudaGraphExecDestroy(graphs_.at(by_age_.back()).executable);
+    cudaGraphExecDestroy(graphs_.at(by_age_.back()).executable);  // as in clear()
     graphs_.erase(by_age_.back());
     by_age_.pop_back();
   }
   const cudaGraphExec_t executable = capture(window);
+  if (!is_valid()) clear();  // the capture itself has moved what the others compute in
+  version_ = bridge_.memory_version();
   by_age_.push_front(window);
   graphs_[window] = {executable, bridge_.logits(), by_age_.begin()};
   return executable;

@@ -27,10 +27,13 @@ class WindowGraphs {
   // From the cache, or captured now: some 10 ms of this thread, none of the GPU. Throws
   // std::runtime_error.
   cudaGraphExec_t get(const Window& window);
-  // Where the graph of a window in the cache leaves its row of logits.
-  [[nodiscard]] float* logits(const Window& window) const { return graphs_.at(window).logits; }
+  // Where a window's graph leaves its row of logits; after it has gone, where there is room for
+  // one.
+  [[nodiscard]] float* logits(const Window& window) const;
   [[nodiscard]] std::size_t size() const noexcept { return graphs_.size(); }
-  [[nodiscard]] bool has(const Window& window) const { return graphs_.contains(window); }
+  [[nodiscard]] bool has(const Window& window) const {
+    return is_valid() && graphs_.contains(window);
+  }
 
  private:
   struct Entry {
@@ -39,6 +42,9 @@ class WindowGraphs {
     std::list<Window>::iterator age;
   };
 
+  // The graphs compute where there still is memory.
+  [[nodiscard]] bool is_valid() const { return version_ == bridge_.memory_version(); }
+  void clear() noexcept;
   [[nodiscard]] cudaGraphExec_t capture(const Window& window);
   void capture_step(cudaGraph_t graph, const StepKernelArguments& arguments);
 
@@ -48,6 +54,7 @@ class WindowGraphs {
   const MaskedRow* const kept_;
   std::map<Window, Entry> graphs_;
   std::list<Window> by_age_;  // the newest first
+  std::uint64_t version_ = 0;
 };
 
 }  // namespace unpaced

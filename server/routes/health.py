@@ -39,12 +39,14 @@ def _why_not_ready(state: ServerState) -> str | None:
         return f"Loading model ({state.engine.load_progress:.0%})"
     if state.phase is Phase.DRAINING:
         return "the server is shutting down"
+    if state.phase is Phase.FAILED:
+        return f"the engine has failed: {state.failure}"
     if state.is_asleep:
         return None  # the next request wakes it
     stats = state.engine.stats()
     if stats.state is not EngineState.READY:
         return f"the engine is {stats.state.name.lower()}"
-    if stats.heartbeat_age_s > state.settings.stall_timeout:
+    if 0 < state.settings.stall_timeout < stats.heartbeat_age_s:
         return f"the decode thread has not moved for {stats.heartbeat_age_s:.0f} s"
     return None
 

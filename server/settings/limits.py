@@ -81,13 +81,24 @@ class LimitSettings(OptionGroup):
     ] = -1
     stall_timeout: Annotated[
         float,
-        Field(gt=0),
+        Field(ge=0),
         Option(
             ("--stall-timeout",),
-            "seconds without a step before /health/ready says 503",
+            "seconds without any progress of the decode thread or the GPU after which it counts as "
+            "lost: requests fail and the process ends with status 70; 0: never",
             metavar="S",
         ),
     ] = 60.0
+    stop_timeout: Annotated[
+        float,
+        Field(gt=0),
+        Option(
+            ("--stop-timeout",),
+            "seconds that the engine has to come to an end, after --drain-timeout; then the "
+            "process ends without it, with status 70",
+            metavar="S",
+        ),
+    ] = 5.0
 
     @field_validator("sleep_idle_seconds")
     @classmethod

@@ -134,6 +134,8 @@ class Settings(
             warmup=self.warmup,
             poll=self.poll,
             wake_interval_us=self.wake_interval_us,
+            stall_timeout_s=self.stall_timeout,
+            stop_timeout_s=self.stop_timeout,
             pin=self.pin,
             decode_core=self.decode_core,
         )

@@ -230,7 +230,8 @@ class FakeEngine:
     async def start(self) -> None:
         self.state = EngineState.READY
 
-    async def stop(self) -> None:
+    async def stop(self, limit_s: float | None = None) -> None:
+        del limit_s
         self.state = EngineState.STOPPED
         for sequence in self.sequences:
             if not sequence.is_cancelled:

@@ -3,6 +3,6 @@
 
 namespace unpaced {
 
-void set_abort_context(AbortContext /*describe*/, const void* /*owner*/) noexcept {}
+void set_abort_context(const AbortContext& /*context*/, void* /*owner*/) noexcept {}
 
 }  // namespace unpaced

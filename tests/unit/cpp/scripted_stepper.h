@@ -102,7 +102,7 @@ class ScriptedStepper final : public Stepper {
     }
   }
 
-  void forget(Slot& slot) noexcept override {
+  void forget(Slot& slot) override {
     script_.n_forgotten.fetch_add(1, std::memory_order_relaxed);
     slot.cells.clear();
   }

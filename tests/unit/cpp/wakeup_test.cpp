@@ -152,6 +152,58 @@ TEST(stopped_reader_pushes_back_and_loses_nothing) {
   CHECK_EQ(wakeup.n_writes(), 1U);  // the reader never parked again
 }
 
+// With a limit at a point in time, which costs one system call where nobody rings.
+TEST(waiting_until_then_ends_then_or_with_a_wake_up) {
+  using Clock = std::chrono::steady_clock;
+  Wakeup wakeup;
+  wakeup.prepare_park();
+  const auto when = Clock::now() + std::chrono::milliseconds(5);
+  CHECK(!wakeup.wait_until(when));
+  CHECK(Clock::now() >= when);
+  wakeup.notify();  // nobody is parked
+  CHECK_EQ(wakeup.n_writes(), 0U);
+  wakeup.prepare_park();
+  wakeup.notify();
+  CHECK(wakeup.wait_until(Clock::now() + std::chrono::hours(1)));
+  // Nothing is left of it: the next one waits again.
+  wakeup.prepare_park();
+  CHECK(!wakeup.wait_until(Clock::now() + std::chrono::milliseconds(1)));
+  CHECK_EQ(wakeup.n_writes(), 1U);
+}
+
+TEST(no_wake_up_is_lost_at_the_end_of_a_short_wait) {
+  constexpr std::uint64_t kRecords = 20'000;
+  SpscRing<std::uint64_t> ring(64);
+  Wakeup wakeup;
+  std::thread writer([&] {
+    for (std::uint64_t i = 0; i < kRecords;) {
+      if (ring.try_push(i)) {
+        ++i;
+        wakeup.notify();
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  std::uint64_t value = 0;
+  std::uint64_t expected = 0;
+  while (expected < kRecords) {
+    while (ring.try_pop(value)) REQUIRE(value == expected++);
+    wakeup.prepare_park();
+    if (ring.size_approx() > 0) {
+      wakeup.cancel_park();
+    } else if (expected < kRecords && expected % 64 == 0) {
+      // So long that a lost wake-up shows: the test's watchdog ends it.
+      static_cast<void>(
+          wakeup.wait_until(std::chrono::steady_clock::now() + std::chrono::hours(1)));
+    } else if (expected < kRecords) {
+      static_cast<void>(
+          wakeup.wait_until(std::chrono::steady_clock::now() + std::chrono::microseconds(1)));
+    }
+  }
+  writer.join();
+}
+
 }  // namespace
 
 CHECK_MAIN()
