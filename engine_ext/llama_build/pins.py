@@ -41,8 +41,8 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         r"    if\(NOT EMSCRIPTEN\)\n        install\((?:.|\n)*?\n        \)\n    endif\(\)\n",
         "",
     ),
-    # GCC before 12.4 and 13.3 thinks that _tile_loadconfig reads 8 bytes of the tiles' configuration
-    # and drops the stores to the other 56 (GCC bug 114098): the first prompt ended the process on
+    # GCC before 12.4 and 13.3 thinks that _tile_loadconfig reads 8 bytes of the configuration and
+    # drops the stores to the other 56 (GCC bug 114098): the first prompt ended the process on
     # processors with AMX.
     (
         "vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp",
