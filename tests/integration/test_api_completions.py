@@ -13,7 +13,8 @@ PROMPT = "Once upon a time"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with serving("-np", "2", "-t", "1") as running:
+    # One token a batch: a text on the cells of the request before is that of a cold prompt.
+    with serving("-np", "1", "-t", "1", "-ub", "1") as running:
         yield running
 
 

@@ -28,7 +28,8 @@ TAGS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def thinking() -> Iterator[Server]:
-    with serving("-c", "8192", "-np", "2", "--chat-template", OPENED) as running:
+    # One token a batch: a text on the cells of the request before is that of a cold prompt.
+    with serving("-c", "8192", "-np", "1", "-ub", "1", "--chat-template", OPENED) as running:
         yield running
 
 

@@ -25,8 +25,9 @@ N_TOKENS = 60
 
 
 @contextlib.asynccontextmanager
-async def running_engine(n_slots: int = 1) -> AsyncIterator[Engine]:
-    async with Engine(EngineConfig(model_path=DEMO_MODEL, n_slots=n_slots, n_threads=1)) as engine:
+async def running_engine(n_slots: int = 1, n_ubatch: int = 512) -> AsyncIterator[Engine]:
+    config = EngineConfig(model_path=DEMO_MODEL, n_slots=n_slots, n_ubatch=n_ubatch, n_threads=1)
+    async with Engine(config) as engine:
         yield engine
 
 
@@ -46,7 +47,8 @@ def first_completion(pieces: list[bytes], stop: bytes) -> int:
 
 
 async def test_the_token_that_completes_a_stop_string_is_the_last() -> None:
-    async with running_engine() as engine:
+    # One token a batch: on the cells of the request before the tokens are those of a cold prompt.
+    async with running_engine(n_ubatch=1) as engine:
         prompt = await engine.tokenize("Once upon a time")
         tokens, _ = await run(engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS))
         pieces = [engine.token_pieces[token] for token in tokens]
@@ -68,7 +70,7 @@ async def test_the_token_that_completes_a_stop_string_is_the_last() -> None:
 
 
 async def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
-    async with running_engine() as engine:
+    async with running_engine(n_ubatch=1) as engine:  # as above
         prompt = await engine.tokenize("Once upon a time")
         plain = Request(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS)
         stopped = Request(
