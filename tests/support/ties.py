@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-TIE: Final = 0.1  # nats; between kernels 0.001 to 0.05 were seen
+TIE: Final = 0.3  # nats; 0.17 was seen between kernels, AVX without FMA
 
 
 def assert_equal_up_to_a_tie(one: Sequence[Any], other: Sequence[Any]) -> None:
