@@ -44,7 +44,8 @@ struct EngineConfig {
   std::int64_t stall_us = 0;          // a GPU that is silent for longer is lost; 0: never
   std::uint32_t poll = 50;            // ggml's workers: 0 sleep at once .. 100 spin
   std::vector<int> decode_cores;      // of the decode thread; empty: not pinned
-  std::vector<int> worker_cores;      // of ggml's workers; empty: as the process
+  // Of each of ggml's workers in turn, then from the first again; empty: as the process.
+  std::vector<std::vector<int>> worker_cores;
 };
 
 }  // namespace unpaced

@@ -1,10 +1,7 @@
 #include "model.h"
 
-#include <ggml-cpu.h>
-
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <stdexcept>
 
 #include "log_sink.h"
@@ -38,36 +35,6 @@ bool on_load_progress(float fraction, void* user) {
   loading->progress.fraction.store(fraction, std::memory_order_relaxed);
   // acquire: pairs with DecodeThread::stop().
   return !loading->stop.load(std::memory_order_acquire);
-}
-
-// An OpenMP build re-applies a pool's core mask to every thread at every graph, the pinned decode
-// thread included, with a system call each; its workers keep the mask they were born with instead.
-bool built_with_openmp() {
-  const ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-  if (cpu == nullptr) return false;
-  auto* get_features =
-      reinterpret_cast<ggml_backend_get_features_t>(ggml_backend_reg_get_proc_address(
-          ggml_backend_dev_backend_reg(cpu), "ggml_backend_get_features"));
-  if (get_features == nullptr) return false;
-  for (const ggml_backend_feature* f = get_features(ggml_backend_dev_backend_reg(cpu));
-       f != nullptr && f->name != nullptr; ++f) {
-    if (std::strcmp(f->name, "OPENMP") == 0) return true;
-  }
-  return false;
-}
-
-ggml_threadpool* new_threadpool(const EngineConfig& config, int n_threads, std::uint32_t poll) {
-  ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
-  params.poll = poll;
-  params.prio = static_cast<ggml_sched_priority>(config.options.priority);
-  params.strict_cpu = config.options.strict_cpu;
-  const bool place_workers = !built_with_openmp();
-  for (const int core : config.worker_cores) {
-    if (place_workers && core >= 0 && core < GGML_MAX_N_THREADS) params.cpumask[core] = true;
-  }
-  ggml_threadpool* pool = ggml_threadpool_new(&params);
-  if (pool == nullptr) throw std::runtime_error("ggml's threads could not be started");
-  return pool;
 }
 
 // FNV-1a.
@@ -107,10 +74,6 @@ std::uint64_t identity_of(const llama_model* model, const EngineConfig& config) 
 
 }  // namespace
 
-void ThreadpoolDeleter::operator()(ggml_threadpool* pool) const noexcept {
-  ggml_threadpool_free(pool);
-}
-
 Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atomic<bool>& stop)
     : stop_(stop) {
   const FittedConfig fitted = fit_to_memory(config);
@@ -118,7 +81,8 @@ Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atom
   const ErrorCapture capture;
   load(fitted.config, progress);
   make_context(fitted.config);
-  make_threads(fitted.config);
+  threads_ = WorkerThreads(fitted.config);
+  threads_.attach(context_.get());
   if (config.warmup) warm_up();
   progress.fraction.store(1.0F, std::memory_order_relaxed);
 }
@@ -184,18 +148,6 @@ void Model::make_context(const EngineConfig& config) {
                          llama_model_n_ctx_train(model_.get()));
   can_shift_ = llama_memory_can_shift(llama_get_memory(context_.get()));
   shifts_context_ = config.context_shift && can_shift_;
-}
-
-void Model::make_threads(const EngineConfig& config) {
-  threads_.reset(new_threadpool(config, config.n_threads, config.poll));
-  const std::uint32_t poll_batch = config.options.poll_batch < 0
-                                       ? config.poll
-                                       : static_cast<std::uint32_t>(config.options.poll_batch);
-  if (config.n_threads_batch != config.n_threads || poll_batch != config.poll) {
-    threads_batch_.reset(new_threadpool(config, config.n_threads_batch, poll_batch));
-  }
-  llama_attach_threadpool(context_.get(), threads_.get(),
-                          threads_batch_ ? threads_batch_.get() : threads_.get());
 }
 
 void Model::warm_up() {

@@ -14,8 +14,7 @@
 #include "engine_config.h"
 #include "lora_adapters.h"
 #include "sampling/sampling_params.h"
-
-struct ggml_threadpool;
+#include "worker_threads.h"
 
 namespace unpaced {
 
@@ -24,9 +23,6 @@ struct LlamaModelDeleter {
 };
 struct LlamaContextDeleter {
   void operator()(llama_context* context) const noexcept { llama_free(context); }
-};
-struct ThreadpoolDeleter {
-  void operator()(ggml_threadpool* pool) const noexcept;
 };
 
 // How far a load is; written by the decode thread, read by any.
@@ -69,15 +65,13 @@ class Model {
   static bool on_node(void* self);
   void load(const EngineConfig& config, LoadProgress& progress);
   void make_context(const EngineConfig& config);
-  void make_threads(const EngineConfig& config);
   void warm_up();
 
   const std::atomic<bool>& stop_;
   Counter* n_nodes_ = nullptr;
   // Destroyed in reverse: context, threads, model.
   std::unique_ptr<llama_model, LlamaModelDeleter> model_;
-  std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threads_;
-  std::unique_ptr<ggml_threadpool, ThreadpoolDeleter> threads_batch_;
+  WorkerThreads threads_;
   std::unique_ptr<llama_context, LlamaContextDeleter> context_;
   LoraAdapters loras_;
   const llama_vocab* vocab_ = nullptr;

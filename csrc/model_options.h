@@ -35,7 +35,6 @@ struct ModelOptions {
   std::vector<std::pair<std::string, float>> loras;  // file, scale unless a request has its own
   std::int32_t numa = 0;                             // ggml_numa_strategy
   std::int32_t priority = 0;                         // ggml_sched_priority of ggml's workers
-  bool strict_cpu = false;                           // each of ggml's workers on one core
   std::int32_t poll_batch = -1;                      // as poll, for prompts; -1: the same
 
   [[nodiscard]] std::vector<float> lora_scales() const {

@@ -25,8 +25,7 @@ class EngineConfig:
     none is kept. `cache_idle_slots`: idle slots go there when another one gets to work.
     `n_batch` is kept for llama-server's sake: a step never computes more than `n_ubatch` tokens, so
     that cancel is seen.
-    `n_threads` -1: one a physical core this process may use, less one for the front end.
-    `n_threads_batch` -1: as `n_threads` where that is given, else one a physical core.
+    `n_threads` -1: one a physical core this process may use. `n_threads_batch` -1: as `n_threads`.
     `n_gpu_layers` -1 or -2: all where the build is for a GPU; 0: none, and a GPU build runs without
     one.
     `decode_loop`: who runs the token loop. "device": the GPU; "ahead": the GPU samples, the host
@@ -38,8 +37,10 @@ class EngineConfig:
     and the engine fails; 0: never. `stop_timeout_s`: `Engine.stop` gives the decode thread up where
     it takes longer to come to an end.
     `poll`: how long ggml's workers spin for work before they sleep, 0 to 100.
-    `decode_core` None: the last core of the process's affinity mask, so that the front end, which
-    stays off it, has its own; with a single core nothing is pinned.
+    `pin`: the decode thread and each of ggml's workers stay on a core of their own, the front end
+    off the decode thread's; nothing is pinned where there are more threads than cores, and on a
+    single core. `decode_core` None: the last one. `strict_cpu`: ggml's workers stay on a core each
+    even so.
     """
 
     model_path: Path
@@ -74,6 +75,7 @@ class EngineConfig:
     stop_timeout_s: float = 5.0
     pin: bool = True
     decode_core: int | None = None
+    strict_cpu: bool = False
 
     def __post_init__(self) -> None:
         for name, low in (

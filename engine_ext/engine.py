@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -14,6 +13,7 @@ from engine_ext.config import EngineConfig
 from engine_ext.decode_loop import DecodeLoop
 from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
 from engine_ext.events import EventKind, FinishReason
+from engine_ext.front_end_cores import FrontEndCores
 from engine_ext.grammar import (
     Grammar,
     GrammarCompiler,
@@ -42,6 +42,8 @@ _FINISHED: Final = int(EventKind.FINISHED)
 _TURN_S: Final = 1.0
 # Tokenising a text this short takes less than handing it to another thread.
 _INLINE_BYTES: Final = 4096
+# The least that Linux takes.
+_FRONT_END_SLICE_NS: Final = 100_000
 
 
 class Engine:
@@ -52,11 +54,9 @@ class Engine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._placement = place(
-            config,
-            cores := _native.allowed_cores(),
-            _native.count_physical_cores(cores),
-        )
+        cores = _native.group_by_physical_core(_native.allowed_cores())
+        self._placement = place(config, cores)
+        self._front_end_cores = FrontEndCores(self._placement.front_end_cores)
         self._native = _native.Engine(native_config(config, self._placement))
         self._grammars = GrammarCompiler(self._native)
         self._streams: dict[int, TokenStream] = {}
@@ -71,7 +71,6 @@ class Engine:
         self._state_changed = asyncio.Event()
         self._stop_task: asyncio.Task[None] | None = None
         self._is_lost = False
-        self._affinity_before: set[int] | None = None
 
     async def __aenter__(self) -> Self:
         try:
@@ -109,7 +108,10 @@ class Engine:
             await self._state_changed.wait()
         if self.state is not EngineState.READY:
             raise ModelLoadError(self.error or f"cannot load model {path}")
-        self._keep_off_decode_core()
+        if self._placement.is_pinned:
+            self._front_end_cores.confine()
+        # It shares cores with ggml's workers, and a token that it forwards takes microseconds.
+        _native.shorten_time_slice(_FRONT_END_SLICE_NS)
         self._pieces = self._native.token_pieces(special=False)
         self._pieces_special = self._native.token_pieces(special=True)
         self._model = read_model_info(self._native.model_info(), path, self._pieces_special)
@@ -142,8 +144,7 @@ class Engine:
             self._is_lost = self._model is not None and self.state is EngineState.FAILED
             self._on_readable()
             self._loop.remove_reader(self._native.fileno())
-        if self._affinity_before is not None:
-            os.sched_setaffinity(0, self._affinity_before)
+        self._front_end_cores.release()
 
     def abandon(self, why: str) -> None:
         """Give the decode thread up, whatever it hangs in: every request ends with EXCEPTION, the
@@ -175,12 +176,6 @@ class Engine:
         it has nothing to do."""
         number = self._native.progress()
         return None if number < 0 else number
-
-    def _keep_off_decode_core(self) -> None:
-        # This thread and those it makes from here on; the decode thread has pinned itself.
-        if self._placement.other_cores:
-            self._affinity_before = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, self._placement.other_cores)
 
     @property
     def state(self) -> EngineState:

@@ -29,8 +29,8 @@ class ModelOptions:
     `repack`: weights may be rearranged for the CPU. `op_offload`: the GPU may compute on weights
     that lie in host memory. `rope_*` and `yarn_*`: 0, or below 0 for the factors: the model's.
     `loras`: adapter files with the factor of each. `numa`: llama.cpp's strategy. `priority`: of
-    ggml's threads, -1 low to 3 real time. `strict_cpu`: each of them stays on one core.
-    `poll_batch`: `poll` while prompts are computed; -1: the same.
+    ggml's threads, -1 low to 3 real time. `poll_batch`: `poll` while prompts are
+    computed; -1: the same.
     """
 
     load_mode: LoadMode = "auto"
@@ -56,7 +56,6 @@ class ModelOptions:
     loras: tuple[tuple[Path, float], ...] = ()
     numa: Numa | None = None
     priority: int = 0
-    strict_cpu: bool = False
     poll_batch: int = -1
 
     def to_native(self) -> dict[str, object]:

@@ -63,6 +63,7 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
         return native
     native.n_threads = placement.n_threads
     native.n_threads_batch = placement.n_threads_batch
-    native.decode_cores = placement.decode_cores
-    native.worker_cores = placement.other_cores
+    if placement.is_pinned:
+        native.decode_cores = placement.decode_cores
+    native.worker_cores = placement.worker_cores
     return native

@@ -134,7 +134,7 @@ class ServerProcess:
             n_slots=self._settings.n_slots,
             decode_loop=decode_loop.loop,
             threads=placement.n_threads,
-            decode_core=placement.decode_cores[0] if placement.decode_cores else None,
+            decode_core=placement.decode_cores[0] if placement.is_pinned else None,
             seconds=round(time.monotonic() - started, 2),
         )
         if not (self._settings.logs_json or self._settings.log_disable):

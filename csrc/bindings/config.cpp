@@ -32,7 +32,6 @@ void bind_model_options(nb::module_& m) {
       .def_rw("loras", &O::loras)
       .def_rw("numa", &O::numa)
       .def_rw("priority", &O::priority)
-      .def_rw("strict_cpu", &O::strict_cpu)
       .def_rw("poll_batch", &O::poll_batch);
 }
 

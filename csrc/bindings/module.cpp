@@ -3,6 +3,8 @@
 #include <ggml.h>
 #include <llama.h>
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "chat_format.h"
 #include "cpu_affinity.h"
 #include "log_sink.h"
+#include "time_slice.h"
 
 namespace unpaced {
 namespace {
@@ -71,8 +74,12 @@ NB_MODULE(_native, m) {
         nb::sig("def are_tokens(items: list[typing.Any], n_vocab: int) -> bool"));
   m.def("allowed_cores", &allowed_cores);
   m.def(
-      "count_physical_cores",
-      [](const std::vector<int>& cores) { return count_physical_cores(cores); }, "cores"_a);
+      "group_by_physical_core",
+      [](const std::vector<int>& cores) { return group_by_physical_core(cores); }, "cores"_a);
+  m.def(
+      "shorten_time_slice",
+      [](std::int64_t ns) { return shorten_time_slice(std::chrono::nanoseconds(ns)); },
+      "nanoseconds"_a);
   m.def(
       "ggml_type_name",
       [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);

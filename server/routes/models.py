@@ -134,7 +134,13 @@ def _engine_facts(state: ServerState) -> dict[str, Any]:
     return {
         "version": build.version,
         "build_profile": build.profile,
-        "decode_core": placement.decode_cores[0] if placement.decode_cores else None,
+        "is_pinned": placement.is_pinned,
+        "cores": {
+            "decode": placement.decode_cores,
+            "workers": placement.worker_cores,
+            "front_end": placement.front_end_cores,
+        },
+        "decode_core": placement.decode_cores[0] if placement.is_pinned else None,
         "n_threads": placement.n_threads,
         "n_threads_batch": placement.n_threads_batch,
         "decode_loop": asdict(state.engine.decode_loop),

@@ -100,7 +100,6 @@ class Settings(
             loras=self.loras(),
             numa=self.numa,
             priority=self.prio,
-            strict_cpu=self.cpu_strict == 1,
             poll_batch=self.poll_batch,
         )
 
@@ -138,4 +137,5 @@ class Settings(
             stop_timeout_s=self.stop_timeout,
             pin=self.pin,
             decode_core=self.decode_core,
+            strict_cpu=self.cpu_strict == 1,
         )

@@ -20,7 +20,7 @@ class ThreadSettings(OptionGroup):
         Field(ge=-1),
         Option(
             ("-t", "--threads"),
-            "threads while decoding; -1: one a physical core, less one for the front end",
+            "threads while decoding; -1: one a physical core",
             env="THREADS",
             metavar="N",
         ),
@@ -30,7 +30,7 @@ class ThreadSettings(OptionGroup):
         Field(ge=-1),
         Option(
             ("-tb", "--threads-batch"),
-            "threads while computing the prompt; -1: as --threads, else one a physical core",
+            "threads while computing the prompt; -1: as --threads",
             metavar="N",
         ),
     ] = -1
@@ -53,7 +53,7 @@ class ThreadSettings(OptionGroup):
         Field(ge=0, le=1),
         Option(
             ("--cpu-strict",),
-            "1: each of ggml's workers stays on one core (not in OpenMP builds)",
+            "1: each of ggml's workers stays on one core, with --no-pin too",
             metavar="0|1",
         ),
     ] = 0
@@ -77,7 +77,11 @@ class ThreadSettings(OptionGroup):
     ] = None
     pin: Annotated[
         bool,
-        Option(("--pin",), "give the decode thread a core of its own", off_flags=("--no-pin",)),
+        Option(
+            ("--pin",),
+            "the decode thread and each of ggml's workers stay on a core of their own",
+            off_flags=("--no-pin",),
+        ),
     ] = True
     poll: Annotated[
         int,

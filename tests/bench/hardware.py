@@ -2,7 +2,17 @@
 
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
+
+
+def physical_cores(cores: Iterable[int]) -> list[list[int]]:
+    """The cores by physical core, hyper-threads of one together."""
+    groups: dict[str, list[int]] = {}
+    for core in sorted(cores):
+        path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+        groups.setdefault(path.read_text() if path.exists() else str(core), []).append(core)
+    return list(groups.values())
 
 
 def describe_hardware() -> str:

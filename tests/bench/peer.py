@@ -43,6 +43,12 @@ class Peer:
         path = [str(folder) for folder in folders] + [os.environ.get("LD_LIBRARY_PATH", "")]
         return {"LD_LIBRARY_PATH": ":".join(filter(None, path))}
 
+    def own_env(self) -> dict[str, str]:
+        """Environment in which they load the libraries that they were built with."""
+        folders = [self.folder, self.folder / "lib", self.folder / "bin"]
+        path = [*map(str, folders), os.environ.get("LD_LIBRARY_PATH", "")]
+        return {"LD_LIBRARY_PATH": ":".join(filter(None, path))}
+
     def binary(self, name: str) -> Path:
         """The ELF file, not a wrapper that would choose its own libraries."""
         for folder in (self.folder / "bin", self.folder):

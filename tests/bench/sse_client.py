@@ -1,5 +1,7 @@
 """A streaming client that costs little: a raw socket, a time stamp a read, frames counted."""
 
+import contextlib
+import http.client
 import json
 import socket
 import time
@@ -23,6 +25,14 @@ class StreamTiming:
     def tokens_per_s(self) -> float:
         """Decode speed: tokens after the first, by the time between the first and the last."""
         return (self.n_tokens - 1) / (self.last_token_s - self.first_token_s)
+
+
+def post_json(port: int, path: str, body: dict[str, Any]) -> bytes:
+    """The answer to a POST to 127.0.0.1:`port`, on a new connection."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    with contextlib.closing(connection):
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        return connection.getresponse().read()
 
 
 def stream_completion(port: int, body: dict[str, Any]) -> StreamTiming:

@@ -78,12 +78,16 @@ class Server:
 
 @contextlib.contextmanager
 def serving(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Server]:
-    """`unpaced serve` with these flags on a free port, healthy."""
+    """`unpaced serve` with these flags on a free port, healthy.
+
+    With one thread unless told otherwise: several wait for one another by spinning, and other tests
+    may need the cores.
+    """
     port = free_port()
     command = [str(UNPACED), "serve", "--port", str(port), *arguments]
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "log"
-        with running(command, env or {}, port, log) as process:
+        with running(command, {"LLAMA_ARG_THREADS": "1"} | (env or {}), port, log) as process:
             server = Server(process, log)
             try:
                 yield server

@@ -198,7 +198,12 @@ class FakeEngine:
             n_graph_splits=0,
         )
         self.placement = Placement(
-            decode_cores=[1], other_cores=[0], n_threads=1, n_threads_batch=2
+            is_pinned=True,
+            decode_cores=[1],
+            worker_cores=[[0]],
+            front_end_cores=[0],
+            n_threads=1,
+            n_threads_batch=2,
         )
         self.token_pieces = [bytes([i]) for i in range(256)] + [b"", b""]
         self.token_pieces_special = [bytes([i]) for i in range(256)] + [b"</s>", b"<s>"]

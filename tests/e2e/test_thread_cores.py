@@ -1,0 +1,101 @@
+"""Threads stay on the cores that /props names, whatever the flags and however many requests."""
+
+import contextlib
+import os
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.settings.cores import cores_of_range
+from tests.support.server import Server, serving
+
+CORES = sorted(os.sched_getaffinity(0))
+LAST = f"{CORES[-1]}-{CORES[-1]}"
+FLAGS = (
+    "",
+    "-t 1",
+    "-t 2",
+    "-t 1 -tb 2",
+    "-t 2 -tb 1",
+    "-tb 1",
+    "-t 2 --poll 0 --poll-batch 50",
+    f"--decode-core {CORES[0]}",
+    "--no-pin",
+    "--no-pin -t 1 -tb 2",
+    "--no-pin -t 2 -tb 2 --cpu-strict 1",
+    f"-Cr {LAST}",
+    f"-C {1 << CORES[-1]:x} --no-pin",
+)
+
+
+def threads_of(server: Server) -> list[tuple[str, frozenset[int]]]:
+    """Name and cores of every thread."""
+    threads = []
+    for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            status = (task / "status").read_text()
+            cores = re.search(r"Cpus_allowed_list:\s+(\S+)", status)
+            assert cores is not None
+            parts = cores[1].split(",")
+            ranges = (cores_of_range(part if "-" in part else f"{part}-{part}") for part in parts)
+            threads.append(((task / "comm").read_text().strip(), frozenset().union(*ranges)))
+    return threads
+
+
+def ask_fifty_things(server: Server) -> None:
+    """Short and long prompts, alone and four at once."""
+
+    def ask(number: int) -> None:
+        words = "some words of a text " * (1 if number % 3 else 30)
+        answer = server.complete(prompt=f"{number} {words}", n_predict=1 + number % 4)
+        assert answer["tokens_predicted"] > 0
+
+    for number in range(10):
+        ask(number)
+    with ThreadPoolExecutor(4) as clients:
+        list(clients.map(ask, range(10, 50)))
+
+
+def assert_as_props_say(server: Server) -> None:
+    facts: dict[str, Any] = server.client.get("/props").json()["unpaced"]
+    cores = facts["cores"]
+    threads = threads_of(server)
+    decode = [where for name, where in threads if name == "decode"]
+    assert decode == [frozenset(cores["decode"])]
+    # One pool, or one for steps and one for prompts: the workers' cores begin anew with each.
+    workers = Counter(where for name, where in threads if name == "ggml")
+    n_workers = {facts["n_threads"] - 1, facts["n_threads_batch"] - 1}
+    expected = [[frozenset(each) for each in cores["workers"][:n]] for n in n_workers]
+    if len(expected) == 1 and workers.total() > len(expected[0]):
+        expected *= 2  # the pools differ in something else
+    assert workers == Counter(each for pool in expected for each in pool)
+    others = {where for name, where in threads if name not in ("decode", "ggml")}
+    assert others == {frozenset(cores["front_end"])}
+    if facts["is_pinned"]:
+        for pool in expected:
+            spinners = [*decode, *pool]
+            assert all(len(where) == 1 for where in spinners)
+            assert len(set(spinners)) == len(spinners)
+        assert not decode[0] & frozenset(cores["front_end"])
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+def test_every_thread_is_where_props_say(flags: str) -> None:
+    default = {"LLAMA_ARG_THREADS": "-1"}
+    with serving("-c", "1024", "--poll", "1", *flags.split(), env=default) as server:
+        assert_as_props_say(server)
+        ask_fifty_things(server)
+        assert_as_props_say(server)
+
+
+def test_the_defaults_have_a_thread_for_every_core() -> None:
+    with serving("-c", "64", env={"LLAMA_ARG_THREADS": "-1"}) as server:
+        facts = server.client.get("/props").json()["unpaced"]
+    assert facts["n_threads"] == facts["n_threads_batch"]
+    assert facts["is_pinned"] == (len(CORES) > 1)
+    used = [*facts["cores"]["decode"], *(core for (core,) in facts["cores"]["workers"])]
+    assert len(used) == facts["n_threads"] <= len(CORES)
