@@ -1,0 +1,213 @@
+"""A GPU that hangs, breaks or has no memory left: what clients are told and how the process ends.
+
+UNPACED_GPU_PROGRAMS names the build folder that has the libraries of tests/gpu/cpp (CMake option of
+the same name).
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from server.engine_watch import ENGINE_LOST
+from tests.bench.server_process import free_port, running
+from tests.gpu.test_device_loop import DEMO_MODEL, has_device
+from tests.support.server import Server
+
+PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not has_device(), reason="no NVIDIA device on this machine"),
+    pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set"),
+]
+
+# For all that takes time beside the limits.
+MARGIN_S: Final = 20.0
+FAULT_MS: Final = 60_000
+# Slots of 1024 cells: graphs for the first 512 of each are made at the start.
+EIGHT_SLOTS: Final = ("-np", "8", "-c", "8192", "--no-kv-unified")
+LONG: Final[dict[str, Any]] = {
+    "prompt": "Once upon a time",
+    "n_predict": 900,
+    "ignore_eos": True,
+    "seed": 1,
+    "cache_prompt": False,
+}
+HOST_REQUESTS: Final = 'unpaced_engine_host_requests_total{reason="launch"}'
+
+
+class FaultyServer(Server):
+    """A server whose GPU can be made to fail."""
+
+    faults: socket.socket
+
+    def fault(self, line: str) -> int:
+        """See faulty_server.py."""
+        self.faults.sendall(line.encode() + b"\n")
+        return int(self.faults.recv(100))
+
+    def end(self, limit_s: float) -> tuple[int, float]:
+        """Exit status, and the seconds until then. Raises: TimeoutError."""
+        started = time.monotonic()
+        while time.monotonic() - started < limit_s:
+            pid, status = os.waitpid(self.process.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status), time.monotonic() - started
+            time.sleep(0.01)
+        raise TimeoutError(self.log.read_text()[-3000:])
+
+
+@contextlib.contextmanager
+def faulty_server(*arguments: str) -> Iterator[FaultyServer]:
+    port = free_port()
+    with tempfile.TemporaryDirectory() as scratch:
+        log, path = Path(scratch) / "log", str(Path(scratch) / "faults")
+        command = [sys.executable, "-m", "tests.gpu.faulty_server", "serve", "--port", str(port)]
+        command += ["-m", str(DEMO_MODEL), "-t", "1", *arguments]
+        env = {
+            "LD_PRELOAD": str(Path(PROGRAMS).resolve() / "libcuda_refusals.so"),
+            "UNPACED_GPU_PROGRAMS": str(Path(PROGRAMS).resolve()),
+            "UNPACED_FAULTS": path,
+        }
+        with running(command, env, port, log) as process:
+            server = FaultyServer(process, log)
+            with socket.socket(socket.AF_UNIX) as server.faults:
+                server.faults.connect(path)
+                try:
+                    yield server
+                finally:
+                    server.client.close()
+
+
+def read(connection: socket.socket, *, until: bytes = b"\0") -> bytes:
+    """What comes until then, or until the end."""
+    text = b""
+    while until not in text and (data := connection.recv(65536)):
+        text += data
+    return text
+
+
+def open_stream(server: Server) -> socket.socket:
+    stream = server.open_request(
+        "/completion", prompt="Once upon a time", n_predict=-1, ignore_eos=True, stream=True
+    )
+    read(stream, until=b"data: ")
+    return stream
+
+
+def check_end(server: FaultyServer, text: bytes, limit_s: float) -> None:
+    assert b'"error"' in text
+    assert b"the engine failed after" in text
+    assert b"[DONE]" not in text
+    status, seconds = server.end(limit_s + MARGIN_S)
+    print(f"ended with {status} after {seconds:.1f} s")
+    assert status == ENGINE_LOST
+    assert "the engine is lost" in server.log.read_text()
+
+
+@pytest.mark.parametrize("loop", ["host", "ahead", "device"])
+def test_a_gpu_that_hangs_while_it_decodes(loop: str) -> None:
+    arguments = ("--context-shift", "--decode-loop", loop)
+    with (
+        faulty_server(
+            "-np", "1", "--stall-timeout", "3", "--stop-timeout", "2", *arguments
+        ) as server,
+        open_stream(server) as stream,
+    ):
+        started = time.monotonic()
+        assert server.fault(f"occupy {FAULT_MS}") == 0
+        text = read(stream)
+        print(f"told after {time.monotonic() - started:.1f} s")
+        check_end(server, text, 3 + 2)
+
+
+def test_a_gpu_that_hangs_before_a_prompt() -> None:
+    with faulty_server("-np", "1", "--stall-timeout", "3", "--stop-timeout", "2") as server:
+        assert server.fault(f"occupy {FAULT_MS}") == 0
+        with server.open_request("/completion", prompt="Hello", n_predict=4) as answer:
+            text = read(answer)
+        assert text.startswith(b"HTTP/1.1 500")
+        check_end(server, text, 3 + 2)
+
+
+def test_sigterm_does_not_wait_for_a_hung_gpu() -> None:
+    limits = ("--stall-timeout", "0", "--drain-timeout", "1", "--stop-timeout", "1")
+    with (
+        faulty_server("-np", "1", "--context-shift", *limits) as server,
+        open_stream(server) as stream,
+    ):
+        assert server.fault(f"occupy {FAULT_MS}") == 0
+        os.kill(server.process.pid, signal.SIGTERM)
+        assert b"the server is stopping" in read(stream)
+        status, seconds = server.end(1 + 1 + MARGIN_S)
+        print(f"ended with {status} after {seconds:.1f} s")
+        assert status == ENGINE_LOST
+
+
+def test_a_gpu_that_is_slow_for_a_while_goes_on() -> None:
+    with faulty_server("-np", "1", "--stall-timeout", "30") as server:
+        expected = server.complete(**LONG)["content"]
+        with ThreadPoolExecutor() as pool:
+            answer = pool.submit(server.complete, **LONG)
+            server.until(lambda: server.metric("unpaced_engine_slots_active") > 0)
+            assert server.fault("occupy 5000") == 0
+            assert answer.result()["content"] == expected
+        assert server.complete(**LONG)["content"] == expected
+        assert "lost" not in server.log.read_text()
+
+
+@pytest.mark.parametrize("loop", ["ahead", "device"])
+def test_a_context_that_breaks_while_it_decodes(loop: str) -> None:
+    with (
+        faulty_server("-np", "1", "--context-shift", "--decode-loop", loop) as server,
+        open_stream(server) as stream,
+    ):
+        started = time.monotonic()
+        assert server.fault("break") != 0
+        text = read(stream)
+        print(f"told after {time.monotonic() - started:.1f} s")
+        check_end(server, text, 5)
+
+
+def test_a_context_that_breaks_while_nobody_asks() -> None:
+    with faulty_server("-np", "1") as server:
+        assert server.fault("break") != 0
+        with server.open_request("/completion", prompt="Hello", n_predict=4) as answer:
+            text = read(answer)
+        assert text.startswith(b"HTTP/1.1 500")
+        check_end(server, text, 5)
+
+
+@pytest.mark.parametrize("loop", ["ahead", "device"])
+def test_a_graph_that_cannot_be_made_is_done_without(loop: str) -> None:
+    with faulty_server(*EIGHT_SLOTS, "--decode-loop", loop) as server:
+        expected = server.complete(**LONG, id_slot=0)["content"]
+        assert server.metric(HOST_REQUESTS) == 0
+        assert server.fault("refuse cudaGraphInstantiate 1000000") == 0
+        assert server.complete(**LONG, id_slot=1)["content"] == expected
+        assert server.metric(HOST_REQUESTS) == 1
+        assert server.fault("refuse cudaGraphInstantiate 0") == 0
+        assert server.complete(**LONG, id_slot=1)["content"] == expected
+        assert server.metric(HOST_REQUESTS) == 1
+
+
+@pytest.mark.parametrize("loop", ["ahead", "device"])
+@pytest.mark.parametrize("n_refused", [1, 3, 1000])
+def test_a_launch_that_fails_is_made_up_for(loop: str, n_refused: int) -> None:
+    with faulty_server("-np", "1", "--decode-loop", loop) as server:
+        expected = server.complete(**LONG)["content"]
+        assert server.fault(f"refuse cudaGraphLaunch {n_refused}") == 0
+        assert server.complete(**LONG)["content"] == expected
+        assert server.metric("unpaced_engine_requests_failed_total") == 0
+        assert server.fault("refuse cudaGraphLaunch 0") == 0
+        assert server.complete(**LONG)["content"] == expected
