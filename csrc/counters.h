@@ -42,9 +42,13 @@ struct alignas(128) Counters {
   Counter n_waiting;
   Counter n_cache_bytes;   // of slot states in host memory
   Counter n_cache_states;  // their number
-  Counter n_ring_full;     // times the decode thread had to wait for the reader
-  Counter last_step_us;    // steady clock: the heartbeat
-  Counter n_nodes;         // of graphs that the CPU has begun: the heartbeat within a step
+  Counter n_cache_lost;    // states whose cells were needed before they had been copied
+  // The longest time that slots' states took between two steps, and what it took altogether.
+  Counter cache_turn_us_max;
+  Counter cache_us;
+  Counter n_ring_full;   // times the decode thread had to wait for the reader
+  Counter last_step_us;  // steady clock: the heartbeat
+  Counter n_nodes;       // of graphs that the CPU has begun: the heartbeat within a step
 };
 
 }  // namespace unpaced

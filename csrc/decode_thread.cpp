@@ -27,7 +27,7 @@ DecodeThread::DecodeThread(const DecodeThreadOptions& options)
       publisher_(events_, reader_wakeup_, space_wakeup_, stop_, counters_),
       slots_(static_cast<std::size_t>(options.n_slots)),
       waiting_(static_cast<std::size_t>(options.n_slots + options.n_waiting_max)),
-      keeper_(options.keeper, counters_),
+      keeper_(options.keeper, options.n_slots, counters_),
       n_slot_cells_(static_cast<std::size_t>(options.n_slots)),
       nap_(commands_, command_wakeup_, stop_) {
   actions_.reserve(static_cast<std::size_t>(options.n_actions_max));
@@ -97,13 +97,15 @@ std::int32_t DecodeThread::n_cells(std::int32_t slot) const noexcept {
 void DecodeThread::loop() {
   // acquire: pairs with stop().
   while (!stop_.load(std::memory_order_acquire) && !is_lost_) {
+    keeper_.end_turn();
     drain_commands();
     run_actions();
     admit();
+    tend_states();
     publish_cells();
-    if (n_active() > 0) {
+    if (can_step()) {
       step();
-    } else {
+    } else if (!keeper_.has_work()) {
       if (publisher_.has_news()) publisher_.flush();
       park();
     }
@@ -167,7 +169,7 @@ void DecodeThread::act(Slot& slot, SlotAction& action) noexcept {
   guard(
       [&] {
         if (is_lost_) return;
-        SlotKeeper::act(*stepper_, slot, action);
+        keeper_.act(*stepper_, slot, action);
         is_done = true;
       },
       [this](const char* what) { record_error(what); });
@@ -190,8 +192,6 @@ void DecodeThread::admit() noexcept {
   }
   counters_.n_waiting.set(waiting_.size());
   counters_.n_slots_active.set(static_cast<std::uint64_t>(n_active()));
-  // A start is told before the prompt is computed: the front end sends the headers and gets the
-  // rest of the answer ready meanwhile.
   if (publisher_.urgent()) publisher_.flush();
 }
 
@@ -210,7 +210,7 @@ void DecodeThread::begin(const SlotChoice& choice, RequestSpec* spec) noexcept {
   settle();
   Slot& slot = *choice.slot;
   slot.spec = spec;
-  slot.phase = SlotPhase::kPrefill;
+  slot.phase = SlotPhase::kSeating;
   slot.n_decoded = 0;
   slot.n_shifts = 0;
   slot.next_token = -1;
@@ -220,23 +220,48 @@ void DecodeThread::begin(const SlotChoice& choice, RequestSpec* spec) noexcept {
     publisher_.finished(slot, FinishReason::kException);
     return;
   }
-  guard(
-      [&] {
-        const Takeover takeover = keeper_.make_way(*stepper_, slots_, choice, *spec);
-        slot.is_throwaway = !spec->cache_prompt;
-        const std::int32_t n_cached = stepper_->begin(slot);
-        counters_.n_tokens_cached.add(static_cast<std::uint64_t>(n_cached));
-        publisher_.started(slot, n_cached, takeover);
-      },
-      [&](const char* what) {
-        record_error(what);
-        if (forget(slot)) publisher_.finished(slot, FinishReason::kException);
-      });
+  guard([&] { keeper_.make_way(*stepper_, slots_, choice, *spec); },
+        [&](const char* what) { fail(slot, what); });
 }
 
 bool DecodeThread::forget(Slot& slot) noexcept {
   guard([&] { stepper_->forget(slot); }, [this](const char* what) { lose(what); });
   return !is_lost_;
+}
+
+void DecodeThread::tend_states() noexcept {
+  if (!keeper_.has_work()) return;
+  counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
+  guard([this] { keeper_.work(*stepper_, slots_); },
+        [this](const char* what) {
+          keeper_.give_up(*stepper_);
+          fail_active(what);
+        });
+  if (!is_lost_) seat_ready();
+}
+
+void DecodeThread::seat_ready() noexcept {
+  while (const auto ready = keeper_.next_ready()) {
+    Slot& slot = *ready->slot;
+    slot.phase = SlotPhase::kPrefill;
+    slot.is_throwaway = !slot.spec->cache_prompt;
+    guard(
+        [&] {
+          const std::int32_t n_cached = stepper_->begin(slot);
+          counters_.n_tokens_cached.add(static_cast<std::uint64_t>(n_cached));
+          publisher_.started(slot, n_cached, ready->takeover);
+        },
+        [&](const char* what) { fail(slot, what); });
+    if (is_lost_) return;
+  }
+  // A start is told before the prompt is computed: the front end sends the headers and gets the
+  // rest of the answer ready meanwhile.
+  if (publisher_.urgent()) publisher_.flush();
+}
+
+void DecodeThread::fail(Slot& slot, const char* what) noexcept {
+  record_error(what);
+  if (forget(slot)) publisher_.finished(slot, FinishReason::kException);
 }
 
 void DecodeThread::step() noexcept {
@@ -269,7 +294,7 @@ bool DecodeThread::may_share_wakeup(std::int64_t step_begin_us) noexcept {
 void DecodeThread::fail_active(const char* what) noexcept {
   record_error(what);
   for (Slot& slot : slots_) {
-    if (slot.active() && forget(slot)) publisher_.finished(slot, FinishReason::kException);
+    if (slot.active()) fail(slot, what);
   }
 }
 
@@ -321,6 +346,8 @@ void DecodeThread::finish_all(FinishReason reason) noexcept {
   for (const SlotAction* action : actions_) publisher_.acted(*action, reason);
   actions_.clear();
 }
+
+bool DecodeThread::can_step() const noexcept { return std::ranges::any_of(slots_, &Slot::steps); }
 
 std::int32_t DecodeThread::n_active() const noexcept {
   return static_cast<std::int32_t>(

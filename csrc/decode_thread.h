@@ -116,6 +116,12 @@ class DecodeThread {
   void act(Slot& slot, SlotAction& action) noexcept;
   void admit() noexcept;
   void begin(const SlotChoice& choice, RequestSpec* spec) noexcept;
+  // Requests whose slot is ready begin.
+  void seat_ready() noexcept;
+  // Slots' states move on, for a turn.
+  void tend_states() noexcept;
+  // The slot's request ends by an exception.
+  void fail(Slot& slot, const char* what) noexcept;
   void publish_cells() noexcept;
   void settle() noexcept;
   void step() noexcept;
@@ -136,6 +142,8 @@ class DecodeThread {
   void finish_all(FinishReason reason) noexcept;
   void record_error(const char* what) noexcept;
   [[nodiscard]] std::int32_t n_active() const noexcept;
+  // A step would compute something.
+  [[nodiscard]] bool can_step() const noexcept;
   static int describe_for_abort(const void* self, char* text, int size);
   static void hold_abort(void* self, const char* message);
 

@@ -31,6 +31,7 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
       n_chunk_(std::max(config.n_slots + 1, std::min(config.n_batch, config.n_ubatch))),
       n_swa_(llama_model_n_swa(model_->get())),
       kv_unified_(config.kv_unified),
+      cells_(model_->context(), config.n_slots),
       batch_(n_chunk_),
       share_batch_(n_chunk_),
       shares_(static_cast<std::size_t>(config.n_slots)),
@@ -87,6 +88,7 @@ std::int32_t HostStepper::reuse_cells(Slot& slot) {
   const RequestSpec& spec = *slot.spec;
   auto n_past = static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt));
   if (spec.n_cache_reuse <= 0 || !model_->can_shift()) return n_past;
+  cells_.give_way_to(slot);
   const llama_memory_t memory = llama_get_memory(model_->context());
   for_each_reusable_chunk(slot.cells, spec.prompt, n_past, spec.n_cache_reuse,
                           [&](const ReusableChunk& chunk) {
@@ -102,6 +104,7 @@ void HostStepper::shift_context(Slot& slot) noexcept {
   const ContextShift shift =
       plan_context_shift(*slot.spec, slot.n_cells(), n_ctx(), model_->adds_bos());
   const std::int32_t end = shift.n_keep + shift.n_discard;
+  cells_.give_way_to(slot);
   const llama_memory_t memory = llama_get_memory(model_->context());
   llama_memory_seq_rm(memory, slot.id, shift.n_keep, end);
   llama_memory_seq_add(memory, slot.id, end, slot.n_cells(), -shift.n_discard);
@@ -171,6 +174,7 @@ void HostStepper::clean(std::span<Slot> slots) noexcept {
   if (!is_tainted_) return;
   if (std::any_of(slots.begin(), slots.end(), [](const Slot& s) { return s.active(); })) return;
   llama_memory_clear(llama_get_memory(model_->context()), true);
+  cells_.lose_all();
   for (Slot& slot : slots) slot.cells.clear();
   is_tainted_ = false;
 }
@@ -240,7 +244,8 @@ void HostStepper::run_batch(std::span<Slot> slots, EventPublisher& events) {
 std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots) {
   for (;;) {
     const std::int32_t status = llama_decode(model_->context(), batch.get());
-    if (status != kNoCells || !kv_unified_ || !purge_idle(slots)) return status;
+    if (status != kNoCells) return status;
+    if (!cells_.give_way() && (!kv_unified_ || !purge_idle(slots))) return status;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "llama_cell_store.h"
 #include "masked_draw.h"
 #include "model.h"
 #include "sampling/logprobs.h"
@@ -24,6 +25,9 @@ class HostStepper final : public Stepper {
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
   void forget(Slot& slot) override;
+  [[nodiscard]] CellStore* cell_store() noexcept override {
+    return cells_.is_usable() ? &cells_ : nullptr;
+  }
   [[nodiscard]] std::size_t state_bytes(const Slot& slot) override;
   [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override;
   [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
@@ -81,8 +85,8 @@ class HostStepper final : public Stepper {
   // request's failure is not another's. Ends the requests that fail.
   void run_batch(std::span<Slot> slots, EventPublisher& events);
   void run_share(Slot& slot, std::span<Slot> slots, EventPublisher& events);
-  // llama_decode's status. Where the cells that all slots share run out, idle slots lose theirs
-  // one after the other until the batch fits.
+  // llama_decode's status. Where the cells that all slots share run out, what is parked and then
+  // idle slots lose theirs one after the other until the batch fits.
   [[nodiscard]] std::int32_t decode(const TokenBatch& batch, std::span<Slot> slots);
   // False: no idle slot has cells.
   [[nodiscard]] bool purge_idle(std::span<Slot> slots);
@@ -109,6 +113,7 @@ class HostStepper final : public Stepper {
   const std::int32_t n_swa_;
   const bool kv_unified_;
   bool is_tainted_ = false;
+  LlamaCellStore cells_;
   TokenBatch batch_;
   TokenBatch share_batch_;
   std::vector<Share> shares_;         // by slot id

@@ -44,7 +44,7 @@ MemoryPlan plan_memory(const EngineConfig& config) {
       llama_model_load_from_file(config.model_path.c_str(), made.params));
   if (!model) throw_plan_error(config.model_path);
   const std::unique_ptr<llama_context, LlamaContextDeleter> context(
-      llama_init_from_model(model.get(), make_context_params(config)));
+      llama_init_from_model(model.get(), make_context_params(config, model.get())));
   if (!context) throw_plan_error(config.model_path);
   MemoryPlan plan;
   for (const auto& [type, data] : llama_get_memory_breakdown(context.get())) {

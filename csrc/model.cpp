@@ -4,6 +4,7 @@
 #include <array>
 #include <stdexcept>
 
+#include "llama_cell_store.h"
 #include "log_sink.h"
 #include "memory_fit.h"
 #include "prompt_logprob_rows.h"
@@ -117,7 +118,7 @@ bool Model::on_node(void* self) {
   return model->stop_.load(std::memory_order_acquire);
 }
 
-llama_context_params make_context_params(const EngineConfig& config) {
+llama_context_params make_context_params(const EngineConfig& config, const llama_model* model) {
   llama_context_params params = llama_context_default_params();
   params.n_ctx = static_cast<std::uint32_t>(config.n_ctx);
   params.n_batch = static_cast<std::uint32_t>(config.n_batch);
@@ -132,12 +133,20 @@ llama_context_params make_context_params(const EngineConfig& config) {
   params.type_k = static_cast<ggml_type>(config.cache_type_k);
   params.type_v = static_cast<ggml_type>(config.cache_type_v);
   params.no_perf = true;
+  // One slot shares its cells with nobody, either way.
+  const bool may_park = config.cache_bytes_max != 0 && (config.kv_unified || config.n_slots == 1);
+  const std::int32_t n_parked = may_park ? LlamaCellStore::n_sequences(model, config.n_slots) : 0;
+  const std::uint32_t n_sequences = params.n_seq_max + static_cast<std::uint32_t>(n_parked);
+  if (n_parked > 0 && n_sequences <= params.n_ubatch) {
+    params.n_seq_max = n_sequences;
+    params.kv_unified = true;
+  }
   apply_context_options(config.options, params);
   return params;
 }
 
 void Model::make_context(const EngineConfig& config) {
-  llama_context_params params = make_context_params(config);
+  llama_context_params params = make_context_params(config, model_.get());
   params.abort_callback = on_node;
   params.abort_callback_data = this;
   context_.reset(llama_init_from_model(model_.get(), params));

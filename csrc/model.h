@@ -31,7 +31,8 @@ struct LoadProgress {
 };
 
 // llama.cpp's parameters for the engine's context, without callbacks.
-[[nodiscard]] llama_context_params make_context_params(const EngineConfig& config);
+[[nodiscard]] llama_context_params make_context_params(const EngineConfig& config,
+                                                       const llama_model* model);
 
 class Model {
  public:

@@ -13,16 +13,35 @@ constexpr float kKeepAtLeast = 0.25F;
 
 }  // namespace
 
-PromptCache::States::iterator PromptCache::erase(States::iterator it) noexcept {
-  n_bytes_ -= it->n_bytes;
-  return states_.erase(it);
+void PromptCache::forget(const KeptState& state) noexcept {
+  n_bytes_ -= state.n_bytes;
+  if (state.ticket != CellStore::kNoTicket) --n_unfinished_;
+}
+
+PromptCache::States::iterator PromptCache::drop(States::iterator it) noexcept {
+  forget(*it);
+  const auto next = std::next(it);
+  dropped_.splice(dropped_.end(), states_, it);
+  return next;
+}
+
+void PromptCache::finish(KeptState& state) noexcept {
+  state.ticket = CellStore::kNoTicket;
+  --n_unfinished_;
+}
+
+KeptState* PromptCache::unfinished() noexcept {
+  if (!has_unfinished()) return nullptr;
+  const auto found = std::ranges::find_if(
+      states_, [](const KeptState& state) { return state.ticket != CellStore::kNoTicket; });
+  return found == states_.end() ? nullptr : &*found;
 }
 
 bool PromptCache::wants(std::span<const TokenId> tokens, std::size_t n_bytes,
                         std::span<const float> lora_scales) const noexcept {
   if (!enabled() || tokens.empty() || n_bytes == 0) return false;
   if (n_bytes_max_ > 0 && n_bytes > static_cast<std::size_t>(n_bytes_max_)) return false;
-  for (const SlotState& state : states_) {
+  for (const KeptState& state : states_) {
     if (!std::ranges::equal(state.lora_scales, lora_scales)) continue;
     if (common_prefix_length(state.tokens, tokens) == tokens.size()) return false;
   }
@@ -34,21 +53,21 @@ void PromptCache::make_room(std::span<const TokenId> tokens, std::size_t n_bytes
   for (auto it = states_.begin(); it != states_.end();) {
     const bool is_contained = common_prefix_length(it->tokens, tokens) == it->tokens.size() &&
                               std::ranges::equal(it->lora_scales, lora_scales);
-    it = is_contained ? erase(it) : std::next(it);
+    it = is_contained ? drop(it) : std::next(it);
   }
   if (n_bytes_max_ < 0) return;
   while (!states_.empty() && n_bytes_ + n_bytes > static_cast<std::size_t>(n_bytes_max_)) {
-    erase(states_.begin());
+    drop(states_.begin());
   }
 }
 
-void PromptCache::put(SlotState state) {
-  const std::size_t n_bytes = state.n_bytes;
+void PromptCache::put(KeptState state) {
   states_.push_back(std::move(state));
-  n_bytes_ += n_bytes;
+  n_bytes_ += states_.back().n_bytes;
+  if (states_.back().ticket != CellStore::kNoTicket) ++n_unfinished_;
 }
 
-std::optional<SlotState> PromptCache::take(std::span<const TokenId> cells,
+std::optional<KeptState> PromptCache::take(std::span<const TokenId> cells,
                                            std::span<const TokenId> prompt,
                                            std::span<const float> lora_scales) noexcept {
   const auto n_prompt = static_cast<float>(prompt.size());
@@ -68,8 +87,9 @@ std::optional<SlotState> PromptCache::take(std::span<const TokenId> cells,
     best = it;
   }
   if (best == states_.end()) return std::nullopt;
-  std::optional<SlotState> state(std::move(*best));
-  erase(best);
+  forget(*best);
+  std::optional<KeptState> state(std::move(*best));
+  states_.erase(best);
   return state;
 }
 

@@ -1,5 +1,5 @@
-// States of slots in host memory: where a prompt goes when its slot is taken over by another, and
-// where it comes back from. Decode thread only; used between steps.
+// The prompts without a slot: where one goes when its slot is taken over by another, and where it
+// comes back from. Decode thread only; used between steps.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "slot_state.h"
+#include "kept_state.h"
 
 namespace unpaced {
 
@@ -29,22 +29,43 @@ class PromptCache {
   [[nodiscard]] bool wants(std::span<const TokenId> tokens, std::size_t n_bytes,
                            std::span<const float> lora_scales = {}) const noexcept;
   // Drops what the new state makes superfluous and the oldest ones beyond the limit. The caller
-  // asks wants() first, then makes room before it allocates the state.
+  // asks wants() first, then makes room before it puts the state.
   void make_room(std::span<const TokenId> tokens, std::size_t n_bytes,
                  std::span<const float> lora_scales = {}) noexcept;
-  void put(SlotState state);
+  // It counts with all its bytes from now on, copied or not.
+  void put(KeptState state);
 
   // The state that serves `prompt` best, if it does so better than a slot that holds `cells`.
-  [[nodiscard]] std::optional<SlotState> take(std::span<const TokenId> cells,
+  [[nodiscard]] std::optional<KeptState> take(std::span<const TokenId> cells,
                                               std::span<const TokenId> prompt,
                                               std::span<const float> lora_scales = {}) noexcept;
 
+  // The oldest one whose cells are not all copied yet; null: there is none.
+  [[nodiscard]] KeptState* unfinished() noexcept;
+  [[nodiscard]] bool has_unfinished() const noexcept { return n_unfinished_ > 0; }
+  // All of it is in its parts now.
+  void finish(KeptState& state) noexcept;
+  // Drops those that `is_lost` says so of; returns their number.
+  template <class IsLost>
+  std::size_t drop_if(IsLost is_lost) noexcept {
+    const std::size_t n_before = states_.size();
+    for (auto it = states_.begin(); it != states_.end();) {
+      it = is_lost(*it) ? drop(it) : std::next(it);
+    }
+    return n_before - states_.size();
+  }
+  // What has been dropped, for the caller to dispose of: it may be large, and have a ticket.
+  [[nodiscard]] std::list<KeptState>& dropped() noexcept { return dropped_; }
+
  private:
-  using States = std::list<SlotState>;
-  States::iterator erase(States::iterator it) noexcept;
+  using States = std::list<KeptState>;
+  States::iterator drop(States::iterator it) noexcept;
+  void forget(const KeptState& state) noexcept;
 
   const std::int64_t n_bytes_max_;
   States states_;  // the oldest first
+  States dropped_;
+  std::size_t n_unfinished_ = 0;
   std::size_t n_bytes_ = 0;
 };
 

@@ -9,7 +9,12 @@
 
 namespace unpaced {
 
-enum class SlotPhase : std::uint8_t { kIdle = 0, kPrefill, kDecode };
+enum class SlotPhase : std::uint8_t {
+  kIdle = 0,
+  kSeating,  // has a request, which begins when what it reuses is there
+  kPrefill,
+  kDecode
+};
 
 struct Slot {
   std::int32_t id = 0;
@@ -32,6 +37,10 @@ struct Slot {
   std::uint64_t last_used_step = 0;
 
   [[nodiscard]] bool active() const noexcept { return phase != SlotPhase::kIdle; }
+  // The next step computes something for it.
+  [[nodiscard]] bool steps() const noexcept {
+    return phase == SlotPhase::kPrefill || phase == SlotPhase::kDecode;
+  }
   [[nodiscard]] std::int32_t n_cells() const noexcept {
     return static_cast<std::int32_t>(cells.size());
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "cell_store.h"
 #include "event_publisher.h"
 #include "interruption.h"
 #include "slot.h"
@@ -45,6 +46,9 @@ class Stepper {
 
   // The slot's KV is of no use any more (an error left it in doubt).
   virtual void forget(Slot& slot) = 0;
+
+  // Null: what a slot holds can only be copied and restored as a whole, as follows.
+  [[nodiscard]] virtual CellStore* cell_store() noexcept { return nullptr; }
 
   // Of an idle slot, after settle(). Bytes of its state; 0: this stepper cannot copy it.
   [[nodiscard]] virtual std::size_t state_bytes(const Slot& slot) {

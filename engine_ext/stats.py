@@ -45,6 +45,12 @@ class EngineStats:
     n_cache_bytes: int
     """Slot states in host memory."""
     n_cache_states: int
+    n_cache_lost: int
+    """Of them, those whose cells were needed before they had been copied."""
+    cache_turn_us_max: int
+    """The longest time that copying and restoring slots took between two steps."""
+    cache_us: int
+    """What it took altogether."""
     n_ring_full: int
     """Times the decode thread had to wait for the reader of the token ring."""
     n_event_writes: int

@@ -158,6 +158,11 @@ class LiveCollector(Collector):
             ("engine_slots_active", "Slots in the engine's last step", stats.n_slots_active),
             ("prompt_cache_bytes", "Host memory of prompts without a slot", stats.n_cache_bytes),
             ("prompt_cache_prompts", "Prompts kept in host memory", stats.n_cache_states),
+            (
+                "prompt_cache_longest_turn_seconds",
+                "The longest time that copying slots took between two steps",
+                stats.cache_turn_us_max / 1e6,
+            ),
             ("engine_heartbeat_age_seconds", "Since the engine last moved", stats.heartbeat_age_s),
             ("engine_window_graphs", "Decode graphs in the GPU's cache", stats.n_window_graphs),
         ):
@@ -184,6 +189,12 @@ class LiveCollector(Collector):
                 "engine_requests_failed",
                 "Requests the engine ended by a fault",
                 stats.n_requests_failed,
+            ),
+            ("prompt_cache_seconds", "Time spent on copying slots", stats.cache_us / 1e6),
+            (
+                "prompt_cache_lost",
+                "Prompts whose cells were needed before they had been copied",
+                stats.n_cache_lost,
             ),
             ("engine_ring_full", "Times the decode thread waited for us", stats.n_ring_full),
             ("engine_wakeups", "Times the engine woke the front end", stats.n_event_writes),

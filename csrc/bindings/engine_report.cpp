@@ -26,6 +26,9 @@ nb::dict counters(PyEngine& self) {
   values["n_waiting"] = c.n_waiting.get();
   values["n_cache_bytes"] = c.n_cache_bytes.get();
   values["n_cache_states"] = c.n_cache_states.get();
+  values["n_cache_lost"] = c.n_cache_lost.get();
+  values["cache_turn_us_max"] = c.cache_turn_us_max.get();
+  values["cache_us"] = c.cache_us.get();
   values["n_ring_full"] = c.n_ring_full.get();
   values["n_event_writes"] = self.get().decode_thread().reader_wakeup().n_writes();
   return values;

@@ -34,6 +34,9 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
   prepare_step_kernels(model_->n_vocab());
   cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");
   flight_.inputs.reserve(kMaxSteps);
+  if (host_.cell_store() != nullptr && DeviceCellStore::can_copy(bridge_)) {
+    cells_.emplace(*host_.cell_store(), bridge_);
+  }
   self_test();
   counters_.n_window_graphs.set(graphs_.size());
 }

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "decode_loop.h"
 #include "device/cuda_memory.h"
+#include "device/device_cell_store.h"
 #include "device/device_sampler.h"
 #include "device/llama_bridge.h"
 #include "device/loop_state.h"
@@ -36,6 +38,9 @@ class DeviceStepper final : public Stepper {
   void step(std::span<Slot> slots, EventPublisher& events) override;
   void settle(EventPublisher& events) override;
   void forget(Slot& slot) override;
+  [[nodiscard]] CellStore* cell_store() noexcept override {
+    return cells_ ? &*cells_ : host_.cell_store();
+  }
   [[nodiscard]] std::size_t state_bytes(const Slot& slot) override;
   [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override;
   [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
@@ -137,6 +142,7 @@ class DeviceStepper final : public Stepper {
   const DecodeLoop loop_;
   HostStepper host_;
   LlamaBridge bridge_;
+  std::optional<DeviceCellStore> cells_;  // where llama.h's way is not the only one
   DeviceSampler sampler_;
   DeviceArray<std::uint64_t> group_best_;
   DeviceArray<std::int32_t> illegal_;

@@ -140,6 +140,40 @@ void LlamaBridge::fill_mask(std::int32_t sequence, std::int32_t position,
   }
 }
 
+std::vector<CellRows> LlamaBridge::cell_rows() const {
+  std::vector<CellRows> rows;
+  std::uint32_t before = 0;
+  for (const auto& layer : inside_->cache->layers) {
+    for (const ggml_tensor* tensor : {layer.k_stream.at(0), layer.v_stream.at(0)}) {
+      if (tensor == nullptr) continue;
+      rows.push_back({.first = static_cast<std::byte*>(tensor->data),
+                      .n_bytes = static_cast<std::uint32_t>(tensor->nb[1]),
+                      .before = before});
+      before += rows.back().n_bytes;
+    }
+  }
+  return rows;
+}
+
+bool LlamaBridge::find(std::int32_t sequence, std::int32_t position,
+                       std::span<std::int32_t> cells) const {
+  const auto& places = inside_->cache->get_cells(sequence).seq_pos[sequence];
+  auto place = places.lower_bound({position, 0});
+  for (std::int32_t& cell : cells) {
+    if (place == places.end() || place->first != position++) return false;
+    cell = static_cast<std::int32_t>(place++->second);
+  }
+  return true;
+}
+
+bool LlamaBridge::claim(std::int32_t sequence, std::int32_t position,
+                        std::span<const TokenId> tokens, std::span<std::int32_t> cells) {
+  const auto found = inside_->find_cells(sequence, position, tokens);
+  if (!found || found->sinfos.size() != 1) return false;
+  std::ranges::copy(found->sinfos.at(0).idxs.at(0), cells.begin());
+  return found->apply();
+}
+
 void LlamaBridge::synchronize_context() { inside_->context->synchronize(); }
 
 }  // namespace unpaced

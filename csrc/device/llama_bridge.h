@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "device/cell_rows.h"
 #include "device/loop_state.h"
 #include "residency.h"
 
@@ -78,6 +79,16 @@ class LlamaBridge {
               std::span<const TokenId> tokens);
   // mask[i], F16 bits, for a token at `position` of the sequence; cells of a plan stay hidden.
   void fill_mask(std::int32_t sequence, std::int32_t position, std::span<std::uint16_t> mask);
+  // Every tensor of the KV cache's first stream, with the rows of its cells.
+  [[nodiscard]] std::vector<CellRows> cell_rows() const;
+  // The cells of a sequence's tokens from `position` on, as many as `cells` has room for. False:
+  // the sequence has not so many.
+  [[nodiscard]] bool find(std::int32_t sequence, std::int32_t position,
+                          std::span<std::int32_t> cells) const;
+  // The sequence's next tokens get cells, whose rows are the caller's to write. False: there are
+  // not so many.
+  [[nodiscard]] bool claim(std::int32_t sequence, std::int32_t position,
+                           std::span<const TokenId> tokens, std::span<std::int32_t> cells);
   // Waits until the context's own work is done; its KV may be read and written then.
   void synchronize_context();
 

@@ -155,6 +155,31 @@ def test_prompts_go_to_host_memory_and_come_back() -> None:
         assert "__TEST_TAG_CACHE_IDLE_SLOT__" in log
 
 
+def test_prompts_come_and_go_beside_a_stream() -> None:
+    with serving("-t", "1", "-tb", "1", "-c", "4096", "-ub", "64") as server:
+        body: dict[str, Any] = {"temperature": 0, "ignore_eos": True}
+        answers: list[Any] = []
+        stream = threading.Thread(
+            target=lambda: answers.append(
+                server.stream(prompt="The little fox", n_predict=900, **body)
+            )
+        )
+        stream.start()
+        server.until(lambda: any(s["is_processing"] for s in server.client.get("/slots").json()))
+        prompts = [f"{word} {LONG * 2}" for word in ("One", "Two", "Six", "Ten", "Now")]
+        cold = [server.complete(prompt=prompt, n_predict=4, **body) for prompt in prompts]
+        for prompt, first in zip(prompts, cold, strict=True):
+            again = server.complete(prompt=prompt, n_predict=4, **body)
+            assert first["timings"]["cache_n"] < 3
+            assert again["timings"]["cache_n"] == again["tokens_evaluated"] - 1
+        stream.join()
+        assert answers[0][-1]["tokens_predicted"] == 900
+        assert server.metric("unpaced_prompt_cache_lost_total") == 0
+        assert server.metric("unpaced_prompt_cache_seconds_total") > 0
+        longest = server.metric("unpaced_prompt_cache_longest_turn_seconds")
+        assert 0 < longest <= server.metric("unpaced_prompt_cache_seconds_total")
+
+
 def test_a_full_context_shifts_or_ends() -> None:
     body: dict[str, Any] = {"prompt": LONG[:200], "temperature": 0, "ignore_eos": True}
     body["cache_prompt"] = False  # each prompt in the same batches as the first

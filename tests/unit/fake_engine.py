@@ -315,6 +315,9 @@ class FakeEngine:
             n_waiting=1,
             n_cache_bytes=0,
             n_cache_states=0,
+            n_cache_lost=0,
+            cache_turn_us_max=0,
+            cache_us=0,
             n_ring_full=0,
             n_event_writes=11,
         )

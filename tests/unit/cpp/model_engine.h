@@ -29,6 +29,9 @@ class ModelEngine {
   explicit ModelEngine(EngineConfig config, std::size_t n_events = 4096, Wrap wrap = nullptr)
       : front({.n_slots = config.n_slots,
                .n_waiting_max = config.n_waiting_max,
+               .keeper = {.cache_bytes_max = config.cache_bytes_max,
+                          .cache_idle_slots = config.cache_idle_slots,
+                          .clear_idle_slots = config.kv_unified},
                .n_events = n_events}) {
     llama_backend_init();
     install_log_sink(LogLevel::kError);

@@ -14,6 +14,7 @@ namespace {
 using unpaced::choose_slot;
 using unpaced::EventKind;
 using unpaced::FinishReason;
+using unpaced::KeptState;
 using unpaced::plan_context_shift;
 using unpaced::PromptCache;
 using unpaced::RequestId;
@@ -35,6 +36,13 @@ SlotState state_of(std::vector<TokenId> tokens) {
   SlotState state;
   state.allocate(tokens.size() * sizeof(TokenId));
   std::copy_n(reinterpret_cast<const std::byte*>(tokens.data()), state.n_bytes, state.data.get());
+  state.tokens = std::move(tokens);
+  return state;
+}
+
+KeptState kept(std::vector<TokenId> tokens) {
+  KeptState state;
+  state.n_bytes = tokens.size() * sizeof(TokenId);
   state.tokens = std::move(tokens);
   return state;
 }
@@ -86,7 +94,7 @@ TEST(kept_states_of_other_adapters_are_none_of_a_prompts) {
   const std::vector<TokenId> tokens = prompt_of(40);
   const std::vector<float> one = {1.0F};
   const std::vector<float> half = {0.5F};
-  SlotState state = state_of(tokens);
+  KeptState state = kept(tokens);
   state.lora_scales = one;
   cache.put(std::move(state));
   CHECK(!cache.wants(tokens, 1, one));
@@ -121,14 +129,14 @@ TEST(the_prompt_cache_keeps_to_its_limit_and_drops_the_oldest) {
   for (const TokenId base : {1000, 2000, 3000}) {
     CHECK(cache.wants(prompt_of(40, base), 160));
     cache.make_room(prompt_of(40, base), 160);
-    cache.put(state_of(prompt_of(40, base)));
+    cache.put(kept(prompt_of(40, base)));
     CHECK(cache.n_bytes() <= 400U);
   }
   CHECK_EQ(cache.size(), 2U);
   CHECK(!cache.take({}, prompt_of(40, 1000)));
   CHECK(!cache.wants(prompt_of(39, 3000), 156));  // a prompt that one kept begins with
   cache.make_room(prompt_of(60, 3000), 240);      // the longer one takes the shorter one's place
-  cache.put(state_of(prompt_of(60, 3000)));
+  cache.put(kept(prompt_of(60, 3000)));
   CHECK_EQ(cache.size(), 2U);
   CHECK_EQ(cache.n_bytes(), 400U);
   CHECK_EQ(cache.take({}, prompt_of(70, 3000))->tokens.size(), 60U);
@@ -139,7 +147,7 @@ TEST(the_prompt_cache_keeps_to_its_limit_and_drops_the_oldest) {
 
 TEST(a_kept_state_is_taken_only_if_it_serves_better_than_the_slot) {
   PromptCache cache(-1);
-  cache.put(state_of(prompt_of(40)));
+  cache.put(kept(prompt_of(40)));
   const std::vector<TokenId> held = prompt_of(30);
   CHECK(!cache.take(held, prompt_of(25)));  // the slot has it all
   std::vector<TokenId> mostly_other = prompt_of(9);

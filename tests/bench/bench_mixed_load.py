@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Clients with prompts of every length beside each other: the longest gap of their streams.
+
+Each of 1, 2, 4, 8 clients is a process that streams one completion after the other for
+`--seconds`: prompts of 1 to `--words` words that differ, half of them with `cache_prompt`, half of
+those begin with an earlier prompt of that client, every third stream is cut by its client after
+some events. The requests follow from client and number, so that every server gets the same ones.
+`gap` is the longest time between two reads of a stream after its first token; `first` the time from
+sending a request to its first token, the wait for a slot included; `cached` the part of the prompt
+tokens of the streams that ended which the server says it reused. Servers run one after the other
+with their own defaults: ours, ours with `-cram 0`, and llama-server, if `--peer` names its folder.
+`turn` is the longest time that copying slots took between two steps, as our /metrics has it.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import multiprocessing
+import random
+import shlex
+import socket
+import statistics
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.bench_http import DEMO
+from tests.bench.hardware import describe_hardware
+from tests.bench.peer import Peer
+from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
+
+WORDS = [
+    "the", "a", "one", "little", "old", "king", "queen", "fox", "mill", "river", "story",
+    "time", "bread", "snow", "garden", "letter", "lamp", "wolf", "walks", "says", "finds",
+    "keeps", "gives", "sees", "under", "over", "near", "behind", "with", "without", "and",
+    "but", "because", "while",
+]  # fmt: skip
+TURN = "unpaced_prompt_cache_longest_turn_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream as its client saw it. Milliseconds; None: it had no token, or no second read."""
+
+    first_ms: float | None
+    gap_ms: float | None
+    n_prompt: int
+    n_cached: int
+    is_cut: bool
+
+
+class Client:
+    """The requests of one client, in order."""
+
+    def __init__(self, number: int, port: int, n_words: int) -> None:
+        self._random = random.Random(number)
+        self._port = port
+        self._n_words = n_words
+        self._earlier: list[str] = []
+
+    def run(self, seconds: float) -> list[Stream]:
+        """One stream after the other until the time is over."""
+        end = time.monotonic() + seconds
+        streams: list[Stream] = []
+        while time.monotonic() < end:
+            n_reads = self._random.randint(1, 40) if self._random.randrange(3) == 0 else None
+            streams.append(self._stream(self._body(), n_reads))
+        return streams
+
+    def _body(self) -> dict[str, Any]:
+        prompt = " ".join(self._random.choices(WORDS, k=self._random.randint(1, self._n_words)))
+        reuses = self._random.random() < 0.5
+        if reuses and self._earlier and self._random.random() < 0.5:
+            words = (self._random.choice(self._earlier) + " " + prompt).split()
+            prompt = " ".join(words[: self._n_words])
+        if reuses:
+            self._earlier = [*self._earlier[-7:], prompt]
+        return {
+            "prompt": prompt,
+            "n_predict": self._random.randint(8, 96),
+            "seed": self._random.randrange(1 << 30),
+            "ignore_eos": True,
+            "cache_prompt": reuses,
+            "stream": True,
+        }
+
+    def _stream(self, body: dict[str, Any], n_reads: int | None) -> Stream:
+        payload = json.dumps(body).encode()
+        head = (
+            "POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            f"Connection: close\r\nContent-Length: {len(payload)}\r\n\r\n"
+        )
+        reads: list[float] = []
+        text = b""
+        is_cut = False
+        with socket.create_connection(("127.0.0.1", self._port), timeout=600) as connection:
+            sent = time.perf_counter()
+            connection.sendall(head.encode() + payload)
+            while chunk := connection.recv(1 << 20):
+                text += chunk
+                if b'"stop":false' in chunk or (reads and b"data:" in chunk):
+                    reads.append(time.perf_counter() - sent)
+                if is_cut := n_reads is not None and len(reads) >= n_reads:
+                    break
+        if not text.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"no stream: {text[:500]!r}")
+        last = [line for line in text.split(b"\n") if line.startswith(b"data: {")]
+        timings = {} if is_cut or not last else json.loads(last[-1][6:]).get("timings", {})
+        n_cached = int(timings.get("cache_n", 0))
+        gaps = [b - a for a, b in itertools.pairwise(reads)]
+        return Stream(
+            first_ms=reads[0] * 1e3 if reads else None,
+            gap_ms=max(gaps) * 1e3 if gaps else None,
+            n_prompt=n_cached + int(timings.get("prompt_n", 0)),
+            n_cached=n_cached,
+            is_cut=is_cut,
+        )
+
+
+def run_client(number: int, port: int, n_words: int, seconds: float) -> list[Stream]:
+    """A client's process."""
+    return Client(number, port, n_words).run(seconds)
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, 90th percentile and largest."""
+    values.sort()
+    return {
+        "p50": statistics.median(values),
+        "p90": values[int(len(values) * 0.9)],
+        "max": values[-1],
+    }
+
+
+def measure(port: int, n_clients: int, n_words: int, seconds: float) -> dict[str, Any]:
+    """All clients at once."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(n_clients) as pool:
+        answers = pool.starmap(run_client, [(i, port, n_words, seconds) for i in range(n_clients)])
+    streams = [stream for answer in answers for stream in answer]
+    n_prompt = sum(stream.n_prompt for stream in streams)
+    return {
+        "n_clients": n_clients,
+        "n_streams": len(streams),
+        "n_cut": sum(stream.is_cut for stream in streams),
+        "gap_ms": spread([s.gap_ms for s in streams if s.gap_ms is not None]),
+        "first_ms": spread([s.first_ms for s in streams if s.first_ms is not None]),
+        "cached": sum(stream.n_cached for stream in streams) / max(1, n_prompt),
+    }
+
+
+def longest_turn_ms(port: int) -> float | None:
+    """What our server says; None: it is another one."""
+    with (
+        contextlib.suppress(OSError),
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer,
+    ):
+        for line in answer.read().decode().splitlines():
+            if line.startswith(TURN + " "):
+                return float(line.split()[1]) * 1e3
+    return None
+
+
+@contextlib.contextmanager
+def server_of(name: str, arguments: argparse.Namespace, scratch: Path) -> Iterator[ServerProcess]:
+    """One of the servers that are compared, with its own defaults."""
+    port = free_port()
+    flags = shlex.split(arguments.flags)
+    env: dict[str, str] = {}
+    if name == "llama-server":
+        peer = Peer(arguments.peer, scratch / "shim")
+        env = peer.env()
+        command = [str(peer.binary("llama-server")), "-m", str(arguments.model)]
+        command += ["--port", str(port), *flags, *shlex.split(arguments.peer_flags)]
+    else:
+        extra = ["-cram", "0"] if name.endswith("-cram 0") else []
+        command = unpaced_command(port, arguments.model, *flags, *extra)
+    with running(command, env, port, scratch / f"{name.replace(' ', '')}.log") as server:
+        yield server
+
+
+def row(name: str, result: dict[str, Any]) -> str:
+    """A line of the page's table."""
+    gap, first = result["gap_ms"], result["first_ms"]
+    turn = result["turn_ms"]
+    return (
+        f"| {name} | {result['n_clients']} | {result['n_streams']} "
+        f"| {gap['p50']:.1f} | {gap['p90']:.1f} | {gap['max']:.1f} "
+        f"| {first['p50']:.1f} | {first['p90']:.1f} | {100 * result['cached']:.0f} % "
+        f"| {'' if turn is None else f'{turn:.1f}'} |"
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, default=DEMO)
+    parser.add_argument("--seconds", type=float, default=30, help="for each number of clients")
+    parser.add_argument("--clients", default="1,2,4,8")
+    parser.add_argument("--words", type=int, default=900, help="of the longest prompt")
+    parser.add_argument("--flags", default="", help="of all servers, such as '-c 16384'")
+    parser.add_argument("--peer", type=Path, help="folder of llama-server and its libraries")
+    parser.add_argument("--peer-flags", default="", help="of llama-server alone: '-ngl 0'")
+    parser.add_argument("--out", type=Path, help="folder for mixed_load.json")
+    arguments = parser.parse_args()
+    names = ["unpaced", "unpaced -cram 0", *(["llama-server"] if arguments.peer else [])]
+    report: dict[str, Any] = {"hardware": describe_hardware(), "flags": arguments.flags}
+    print("| server | clients | streams | gap p50 | p90 | max | first p50 | p90 | cached | turn |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in names:
+            with server_of(name, arguments, Path(scratch)) as server:
+                measure(
+                    server.port, 1, arguments.words, 1
+                )  # its first requests are not like the others
+                for n_clients in map(int, arguments.clients.split(",")):
+                    result = measure(server.port, n_clients, arguments.words, arguments.seconds)
+                    result["turn_ms"] = longest_turn_ms(server.port)
+                    report.setdefault(name, []).append(result)
+                    print(row(name, result), flush=True)
+    if arguments.out is not None:
+        (arguments.out / "mixed_load.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
