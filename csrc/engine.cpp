@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
+#include <mutex>
+#include <shared_mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -57,10 +58,8 @@ void Engine::stop() noexcept { static_cast<void>(stop_within(std::chrono::nanose
 
 bool Engine::stop_within(std::chrono::nanoseconds limit) noexcept {
   bool is_stopped = false;
-  // On the task thread, so that no tokenising is under way when the model goes.
-  try {
-    task_thread_.run([&] { is_stopped = decode_thread_.stop_within(limit); });
-  } catch (...) {
+  {
+    const std::unique_lock nobody_tokenises(vocabulary_users_);
     is_stopped = decode_thread_.stop_within(limit);
   }
   return is_stopped;
@@ -259,28 +258,39 @@ std::shared_ptr<ReasoningBudget> Engine::make_reasoning_budget(
   return budget;
 }
 
+std::shared_lock<std::shared_mutex> Engine::use_vocabulary() {
+  std::shared_lock lock(vocabulary_users_, std::try_to_lock);
+  if (!lock) throw std::logic_error("the engine is stopping");
+  return lock;
+}
+
 std::vector<std::int32_t> Engine::tokenize(std::string_view text, bool add_special,
                                            bool parse_special) {
+  const auto lock = use_vocabulary();
+  if (text.size() <= Vocabulary::kAnyStackBytes) {
+    return vocabulary().tokenize(text, add_special, parse_special);
+  }
   std::vector<std::int32_t> tokens;
-  task_thread_.run([&] { tokens = vocabulary().tokenize(text, add_special, parse_special); });
+  (text.size() <= kLongBytes ? tasks_ : long_tasks_).run([&] {
+    tokens = vocabulary().tokenize(text, add_special, parse_special);
+  });
   return tokens;
 }
 
 std::string Engine::detokenize(std::span<const std::int32_t> tokens, bool special) {
-  std::string text;
-  task_thread_.run([&] { text = vocabulary().detokenize(tokens, special); });
-  return text;
+  const auto lock = use_vocabulary();
+  return vocabulary().detokenize(tokens, special);
 }
 
 GrammarVocabulary Engine::grammar_vocabulary() {
-  std::optional<GrammarVocabulary> made;
-  task_thread_.run([&] { made.emplace(vocabulary()); });
-  return std::move(*made);
+  const auto lock = use_vocabulary();
+  return GrammarVocabulary(vocabulary());
 }
 
 DryBreakers Engine::make_dry_breakers(std::span<const std::string> breakers) {
+  const auto lock = use_vocabulary();
   DryBreakers made;
-  task_thread_.run([&] { made = unpaced::make_dry_breakers(vocabulary().get(), breakers); });
+  tasks_.run([&] { made = unpaced::make_dry_breakers(vocabulary().get(), breakers); });
   return made;
 }
 

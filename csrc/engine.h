@@ -1,9 +1,10 @@
-// The engine as the front end holds it: decode thread, task thread, the requests on loan. All
+// The engine as the front end holds it: decode thread, task threads, the requests on loan. All
 // methods on the front end's one thread unless they say otherwise.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,13 +19,15 @@
 #include "slot_action.h"
 #include "slot_file.h"
 #include "stop_strings.h"
-#include "task_thread.h"
+#include "task_pool.h"
 #include "vocabulary.h"
 
 namespace unpaced {
 
 class Engine {
  public:
+  static constexpr std::size_t kLongBytes = 16384;
+
   explicit Engine(EngineConfig config);
   ~Engine() { stop(); }
   Engine(const Engine&) = delete;
@@ -56,6 +59,8 @@ class Engine {
   // Any thread. Fraction loaded, 0 .. 1.
   [[nodiscard]] float load_progress() const noexcept;
   // Any thread, once ready; throw std::logic_error before that or after stop().
+  // On the calling thread where the text is at most Vocabulary::kAnyStackBytes long, else on one of
+  // a pool, which leaves a busy core to others if the text is longer than kLongBytes.
   [[nodiscard]] std::vector<std::int32_t> tokenize(std::string_view text, bool add_special,
                                                    bool parse_special);
   [[nodiscard]] std::string detokenize(std::span<const std::int32_t> tokens, bool special);
@@ -91,12 +96,16 @@ class Engine {
   // The last events of those that the decode thread will never end.
   [[nodiscard]] std::size_t drain_abandoned(TokenEvent* out, std::size_t max) noexcept;
   void close() noexcept;
+  // Throws std::logic_error where the model is going.
+  [[nodiscard]] std::shared_lock<std::shared_mutex> use_vocabulary();
   // Of the model with its adapters in force to this degree.
   [[nodiscard]] std::uint64_t identity_with(std::span<const float> lora_scales) const noexcept;
 
   const EngineConfig config_;
   LoadProgress load_progress_;
-  TaskThread task_thread_;
+  TaskPool tasks_;
+  TaskPool long_tasks_{10};
+  std::shared_mutex vocabulary_users_;  // shared by those who use it, held when the model goes
   // Made by the decode thread while it loads, read by others once the state is kReady.
   std::unique_ptr<Vocabulary> vocabulary_;
   std::shared_ptr<const TokenPieces> pieces_;

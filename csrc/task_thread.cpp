@@ -1,12 +1,15 @@
 #include "task_thread.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <exception>
 #include <system_error>
 #include <utility>
 
 namespace unpaced {
 
-TaskThread::TaskThread() {
+TaskThread::TaskThread(int niceness) : niceness_(niceness) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
@@ -39,6 +42,9 @@ void TaskThread::run(const std::function<void()>& task) {
 
 void* TaskThread::main(void* self) {
   pthread_setname_np(pthread_self(), "task");
+  // Linux has it by thread, and anybody may become nicer.
+  const int niceness = static_cast<TaskThread*>(self)->niceness_;
+  if (niceness > 0) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), niceness);
   static_cast<TaskThread*>(self)->loop();
   return nullptr;
 }

@@ -18,7 +18,8 @@ class TaskThread {
   // The stack is reserved, not committed: only pages that are touched take memory.
   static constexpr std::size_t kStackBytes = 512UL << 20U;
 
-  TaskThread();   // throws std::system_error if the thread cannot be made
+  // Throws std::system_error if the thread cannot be made. `niceness`: 0 to 19.
+  explicit TaskThread(int niceness = 0);
   ~TaskThread();  // joins
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
@@ -31,6 +32,7 @@ class TaskThread {
   static void* main(void* self);
   void loop();
 
+  const int niceness_;
   std::mutex callers_;  // held by the caller whose task is running
   std::mutex mutex_;    // guards what follows
   std::condition_variable changed_;

@@ -4,25 +4,61 @@
 #include <stdexcept>
 
 namespace unpaced {
+namespace {
+
+// Texts up to this size go to llama.cpp whole: few special tokens fit.
+constexpr std::size_t kPartBytes = 4096;
+
+}  // namespace
 
 std::vector<std::int32_t> Vocabulary::tokenize(std::string_view text, bool add_special,
                                                bool parse_special) const {
   if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
     throw std::length_error("the text is longer than 2^31 - 1 bytes");
   }
+  std::vector<std::int32_t> tokens;
+  if (text.size() <= kPartBytes) {
+    append_tokens(text, add_special, parse_special, tokens);
+    return tokens;
+  }
+  // What goes around the text, in order: BOS, EOS, either or none.
+  std::vector<std::int32_t> around;
+  if (add_special) append_tokens("", true, parse_special, around);
+  const bool has_first = around.size() == 2 || (!around.empty() && llama_vocab_get_add_bos(vocab_));
+  if (has_first) tokens.push_back(around.front());
+  for (const SpecialCuts::Part& part : cuts(parse_special).parts(text, kPartBytes)) {
+    if (part.n_special > kTangledMax) {
+      throw std::length_error("the text has over " + std::to_string(kTangledMax) +
+                              " special tokens that overlap each other");
+    }
+    append_tokens(part.text, false, parse_special, tokens);
+  }
+  if (around.size() == 2 || (around.size() == 1 && !has_first)) tokens.push_back(around.back());
+  return tokens;
+}
+
+void Vocabulary::append_tokens(std::string_view text, bool add_special, bool parse_special,
+                               std::vector<std::int32_t>& tokens) const {
   const auto n_bytes = static_cast<std::int32_t>(text.size());
+  const std::size_t n_before = tokens.size();
   // A token is at least a byte, except for the special ones that may be put around the text.
-  std::vector<std::int32_t> tokens(text.size() + 4);
-  std::int32_t n =
-      llama_tokenize(vocab_, text.data(), n_bytes, tokens.data(),
-                     static_cast<std::int32_t>(tokens.size()), add_special, parse_special);
+  tokens.resize(n_before + text.size() + 4);
+  const auto n_room = [&] { return static_cast<std::int32_t>(tokens.size() - n_before); };
+  std::int32_t n = llama_tokenize(vocab_, text.data(), n_bytes, tokens.data() + n_before, n_room(),
+                                  add_special, parse_special);
   if (n < 0 && n != std::numeric_limits<std::int32_t>::min()) {
-    tokens.resize(static_cast<std::size_t>(-n));
-    n = llama_tokenize(vocab_, text.data(), n_bytes, tokens.data(), -n, add_special, parse_special);
+    tokens.resize(n_before + static_cast<std::size_t>(-n));
+    n = llama_tokenize(vocab_, text.data(), n_bytes, tokens.data() + n_before, n_room(),
+                       add_special, parse_special);
   }
   if (n < 0) throw std::length_error("the text has more than 2^31 - 1 tokens");
-  tokens.resize(static_cast<std::size_t>(n));
-  return tokens;
+  tokens.resize(n_before + static_cast<std::size_t>(n));
+}
+
+const SpecialCuts& Vocabulary::cuts(bool parse_special) const {
+  const std::size_t i = parse_special ? 1 : 0;
+  std::call_once(cuts_made_[i], [&] { cuts_[i].emplace(vocab_, parse_special); });
+  return *cuts_[i];
 }
 
 std::string Vocabulary::piece(std::int32_t token, bool special) const {

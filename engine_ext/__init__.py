@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from engine_ext._native import Histogram as Histogram
     from engine_ext._native import TokenEvent as TokenEvent
     from engine_ext._native import TokenFrames as TokenFrames
+    from engine_ext._native import json_shape as json_shape
     from engine_ext.config import EngineConfig as EngineConfig
     from engine_ext.decode_loop import DecodeLoop as DecodeLoop
     from engine_ext.engine import Engine as Engine
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from engine_ext.errors import GrammarError as GrammarError
     from engine_ext.errors import ModelLoadError as ModelLoadError
     from engine_ext.errors import SlotFileError as SlotFileError
+    from engine_ext.errors import TextError as TextError
     from engine_ext.events import EventKind as EventKind
     from engine_ext.events import FinishReason as FinishReason
     from engine_ext.grammar import Grammar as Grammar
@@ -69,6 +71,7 @@ _HOMES = {
     "MemoryPlan": "memory_plan",
     "ModelInfo": "model_info",
     "ModelOptions": "model_options",
+    "json_shape": "_native",
     "list_devices": "memory_plan",
     "plan_memory": "memory_plan",
     "ModelLoadError": "errors",
@@ -78,6 +81,7 @@ _HOMES = {
     "SAMPLERS": "sampling_params",
     "SamplingParams": "sampling_params",
     "SlotFileError": "errors",
+    "TextError": "errors",
     "TokenEvent": "_native",
     "TokenFrames": "_native",
     "TokenStream": "token_stream",

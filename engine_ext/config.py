@@ -36,6 +36,8 @@ class EngineConfig:
     `stall_timeout_s`: a GPU that gives no sign of life for longer in the midst of a step is lost,
     and the engine fails; 0: never. `stop_timeout_s`: `Engine.stop` gives the decode thread up where
     it takes longer to come to an end.
+    `n_tokenizer_threads`: for long texts; the others have one of their own. `n_work_waiting_max`:
+    texts, and grammars, of one client that may wait for a thread.
     `poll`: how long ggml's workers spin for work before they sleep, 0 to 100.
     `pin`: the decode thread and each of ggml's workers stay on a core of their own, the front end
     off the decode thread's; nothing is pinned where there are more threads than cores, and on a
@@ -73,6 +75,8 @@ class EngineConfig:
     wake_interval_us: int = 1500
     stall_timeout_s: float = 60.0
     stop_timeout_s: float = 5.0
+    n_tokenizer_threads: int = 2
+    n_work_waiting_max: int = 256
     pin: bool = True
     decode_core: int | None = None
     strict_cpu: bool = False
@@ -91,6 +95,8 @@ class EngineConfig:
             ("wake_interval_us", 0),
             ("stall_timeout_s", 0),
             ("stop_timeout_s", 0),
+            ("n_tokenizer_threads", 1),
+            ("n_work_waiting_max", 0),
         ):
             if getattr(self, name) < low:
                 raise ValueError(f"{name}: must be >= {low}, but got {getattr(self, name)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from array import array
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -31,6 +32,7 @@ from engine_ext.sampling_params import SamplingParams
 from engine_ext.slots import Slots
 from engine_ext.stats import EngineState, EngineStats
 from engine_ext.token_stream import TokenStream
+from engine_ext.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from engine_ext import _native
@@ -40,8 +42,6 @@ else:
 _FINISHED: Final = int(EventKind.FINISHED)
 # What a call on another thread takes beside its work.
 _TURN_S: Final = 1.0
-# Tokenising a text this short takes less than handing it to another thread.
-_INLINE_BYTES: Final = 4096
 # The least that Linux takes.
 _FRONT_END_SLICE_NS: Final = 100_000
 
@@ -59,6 +59,9 @@ class Engine:
         self._front_end_cores = FrontEndCores(self._placement.front_end_cores)
         self._native = _native.Engine(native_config(config, self._placement))
         self._grammars = GrammarCompiler(self._native)
+        self._tokenizer = Tokenizer(
+            self._native, config.n_tokenizer_threads, config.n_work_waiting_max
+        )
         self._streams: dict[int, TokenStream] = {}
         self.slots = Slots(self._native, config.n_slots, self._streams, self._new_id)
         self._next_id = 1
@@ -132,6 +135,7 @@ class Engine:
 
     async def _stop(self, limit_s: float) -> None:
         self._grammars.stop()
+        self._tokenizer.stop()
         is_stopped = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s + _TURN_S):  # no thread may be free to ask it
@@ -228,8 +232,7 @@ class Engine:
         not ready; ValueError, its text beginning with the field's name, for a token id outside the
         vocabulary or a prompt that does not fit the context.
         """
-        if self.state is not EngineState.READY:
-            raise EngineError("the engine is not ready")
+        self._check_ready()
         spec = self._requests.spec(request, self._new_id(), self.model)
         if not self._native.submit(spec):
             raise EngineBusy("every slot and every waiting place is taken")
@@ -276,8 +279,7 @@ class Engine:
         Raises: GrammarError with the compiler's message; EngineError if the engine is not ready or
         llguidance is not there.
         """
-        if self.state is not EngineState.READY:
-            raise EngineError("the engine is not ready")
+        self._check_ready()
         return await self._grammars.compile(kind, text, parts)
 
     async def lazy_grammar(self, grammar: Grammar, wait: GrammarWait) -> Grammar:
@@ -327,19 +329,37 @@ class Engine:
         """Token ids of `text`. `add_special`: BOS and the like as the model wants them;
         `parse_special`: control tokens written in the text become one token.
 
-        Raises: ValueError for over 2^31 - 1 bytes; EngineError if the engine is not ready.
+        Raises: TextError for a text that cannot be tokenised; EngineBusy where too many wait;
+        EngineError if the engine is not ready.
         """
-        data = text.encode("utf-8", errors="replace")
-        if len(data) <= _INLINE_BYTES:
-            return self._tokenize(data, add_special, parse_special)
-        return await asyncio.to_thread(self._tokenize, data, add_special, parse_special)
+        self._check_ready()
+        return await self._tokenizer.tokenize(
+            text, add_special=add_special, parse_special=parse_special
+        )
 
-    def _tokenize(self, data: bytes, add_special: bool, parse_special: bool) -> list[int]:
-        if self._stop_task is not None:  # its thread may wait for the decode thread
+    async def tokenize_array(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> array[int]:
+        """As `tokenize`: a list of millions of tokens takes long to make. Raises: the same."""
+        self._check_ready()
+        return await self._tokenizer.tokenize_array(
+            text, add_special=add_special, parse_special=parse_special
+        )
+
+    async def tokenize_all(
+        self, texts: Sequence[str], *, add_special: bool = True, parse_special: bool = True
+    ) -> list[list[int]]:
+        """As `tokenize`, for many texts at once. Raises: the same."""
+        self._check_ready()
+        return await self._tokenizer.tokenize_all(
+            texts, add_special=add_special, parse_special=parse_special
+        )
+
+    def _check_ready(self) -> None:
+        if self._stop_task is not None:
             raise EngineError("the engine is stopping")
         if self.state is not EngineState.READY:
             raise EngineError("the engine is not ready")
-        return self._native.tokenize(data, add_special, parse_special)
 
     def are_tokens(self, items: list[Any]) -> bool:
         """Whether all of them are ints, each the id of one of the model's tokens."""

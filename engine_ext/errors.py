@@ -21,5 +21,9 @@ class SlotFileError(EngineError):
     """A file cannot be a slot's state, or cannot be written; the text is for the client."""
 
 
+class TextError(ValueError):
+    """A text cannot be tokenised; the text of the error is for the client."""
+
+
 class GrammarError(ValueError):
     """A grammar or schema cannot be compiled; the text is the compiler's."""

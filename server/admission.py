@@ -8,13 +8,8 @@ Event loop's thread only.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
-from typing import Final
 
-from server.errors import ApiError, unavailable
-
-client_key: Final = ContextVar("client_key", default=0)
-"""Index of the API key of the request at hand: in whose turn it waits."""
+from server.errors import ApiError, invalid, unavailable
 
 
 class Ticket:
@@ -137,9 +132,19 @@ class Admission:
                 if i < len(queue):
                     yield queue[i]
 
-    def check_room(self) -> None:
-        """Before any work on a request. Raises: ApiError (503) if it could not even wait."""
-        if self._n_free == 0 and self.n_waiting >= self._max_requests:
+    def check_room(self, n_sequences: int = 1) -> None:
+        """Before any work on a request of so many sequences.
+
+        Raises: ApiError: 503 if they could not even wait now, 400 if they never could.
+        """
+        if n_sequences > self._n_slots + self._max_requests:
+            raise invalid(
+                f"{n_sequences} completions in one request: {self._n_slots} can run and "
+                f"{self._max_requests} may wait (--max-queue-requests)",
+                param="prompt",
+            )
+        n_waiting = self.n_waiting + max(0, n_sequences - self._n_free)
+        if n_waiting > self._max_requests:
             raise self._full(f"{self.n_waiting} requests wait for a slot")
 
     def _full(self, why: str) -> ApiError:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from engine_ext.build_info import read_build_info
@@ -17,7 +16,7 @@ from engine_ext.stats import EngineState
 from server.admission import Admission
 from server.chat.templates import ChatTemplates
 from server.direct_routes import DirectRoutes
-from server.errors import ApiError, handle_error, unavailable
+from server.errors import REFUSALS, handle_error, unavailable
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import LiveCollector, Metrics
 from server.middleware import RequestMiddleware
@@ -97,7 +96,7 @@ def create_app(
             Middleware(RequestMiddleware, state=state),
             Middleware(DirectRoutes, routes=endpoints),
         ],
-        exception_handlers={kind: handle_error for kind in (ApiError, HTTPException, Exception)},
+        exception_handlers={kind: handle_error for kind in (*REFUSALS, Exception)},
         lifespan=_lifespan,
     )
     app.router.redirect_slashes = False

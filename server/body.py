@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any, Final
 
-import orjson
 from starlette.requests import ClientDisconnect, Request
 
 from server.connection import connection_of
 from server.errors import ApiError, invalid
+from server.json_limits import decode_json
 from server.schemas.values import json_type
 from server.state import state_of
 
@@ -33,10 +33,7 @@ async def read_json(request: Request) -> Any:
         )
     # The HTTP parser has refused what 64 bits do not hold; zeros in front may be many.
     data = await _read(request, int(length.lstrip(b"0") or 0) if length.isdigit() else 0)
-    try:
-        return orjson.loads(data.removeprefix(_BOM))
-    except orjson.JSONDecodeError as error:
-        raise invalid(f"the body is not JSON: {error}") from None
+    return decode_json(data.removeprefix(_BOM), state_of(request).settings)
 
 
 async def read_object(request: Request) -> dict[str, Any]:

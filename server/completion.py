@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from engine_ext import Grammar, ReasoningBudget, Request, SamplingParams
-from server.admission import client_key
+from engine_ext.client import client_key
 from server.choice import Choice
 from server.completion_response import CompletionResponse
 from server.errors import invalid, invalid_field
@@ -16,7 +16,7 @@ from server.generation import Generation
 from server.grammar.compile import compile_grammar
 from server.grammar.fields import read_grammar, read_preserved_tokens
 from server.grammar.spec import GrammarSpec
-from server.prompt import Prompt, read_logit_bias, read_prompts
+from server.prompt import Prompt, count_prompts, read_logit_bias, read_prompts
 from server.responses.generation_settings import GenerationSettings
 from server.responses.writer import ChoiceWriter, ResponseFacts
 from server.schemas.completion import CompletionBody
@@ -51,12 +51,12 @@ async def make_completion(
     `grammar`: wins over what the body asks for. `thoughts`: when the model's must end. `marks`:
     control tokens in these texts are written out in the answer.
     """
-    state.admission.check_room()
+    state.admission.check_room(count_prompts(body.prompt) * body.n_choices)
     if body.verbose is None and state.settings.verbose:
         body = body.model_copy(update={"verbose": True})
     engine = state.engine
     lora_scales = _lora_scales(state, body)
-    biases = await read_logit_bias(engine, body.logit_bias)
+    biases = await read_logit_bias(engine, body.logit_bias, state.settings.max_logit_bias)
     sampling = body.to_sampling_params(state.sampling_defaults, biases)
     try:
         await engine.prepare(sampling)

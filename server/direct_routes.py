@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from typing import Final
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.errors import ApiError, handle_error
+from server.errors import REFUSALS, handle_error
 from server.routing import Handler
 
 _METHOD: Final = "POST"
@@ -40,6 +39,6 @@ class DirectRoutes:
         handler: Handler = route.endpoint
         try:
             response = await handler(request)
-        except (ApiError, HTTPException) as error:
+        except REFUSALS as error:
             response = await handle_error(request, error)
         await response(scope, receive, send)

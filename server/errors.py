@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from engine_ext.errors import EngineBusy, TextError
+
 JSON_TYPE: Final = "application/json; charset=utf-8"
 RETRY_AFTER_S: Final = "1"
 
@@ -173,6 +175,10 @@ def error_frame(error: ApiError) -> bytes:
     return b"data: " + orjson.dumps(error.to_json()) + b"\n\n"
 
 
+# What a handler may raise; anything else is a fault of ours.
+REFUSALS: Final = (ApiError, HTTPException, TextError, EngineBusy)
+
+
 async def handle_error(request: Request, error: Exception) -> Response:
     """The one exception handler of the application."""
     if isinstance(error, HTTPException):
@@ -180,6 +186,10 @@ async def handle_error(request: Request, error: Exception) -> Response:
             error = _no_route(request)
         else:
             error = ApiError(error.status_code, "invalid_request_error", str(error.detail))
+    elif isinstance(error, TextError):
+        error = invalid(str(error))
+    elif isinstance(error, EngineBusy):
+        error = unavailable(str(error))
     elif not isinstance(error, ApiError):
         error = server_fault("internal error; the server's log has the details")
     return error_response(error, request.scope["path"])

@@ -4,6 +4,8 @@ Source: llama.cpp 0c1e57098, tools/server/server-common.cpp:1737 (format_prompt_
 server-context.cpp:4809; the pattern is Qwen2.5-Coder's (arXiv:2409.12186).
 """
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 _SNIPPET: Final = "\n\n--- snippet ---\n\n"
 """Stands before a piece of other code where the vocabulary has no separator token."""
+_CHUNKS: Final = 64
+"""Pieces of other code between two looks at the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +46,16 @@ async def read_infill(
     prefix = await _tokens_of(engine, body, "input_prefix")
     suffix = await _tokens_of(engine, body, "input_suffix")
     prompt = await engine.tokenize(body.get("prompt") or "", add_special=False, parse_special=True)
-    extra = await _extra_tokens(engine, chunks)
+    n_extra = max(0, limits.n_ctx - limits.n_batch - 2 * limits.n_predict)
+    extra = await _extra_tokens(engine, chunks, n_extra)
 
     n_prefix = min(len(prefix), 3 * (limits.n_batch // 4))
     n_suffix = min(len(suffix), max(0, limits.n_batch // 4 - (2 + len(prompt))))
-    n_extra = min(len(extra), max(0, limits.n_ctx - limits.n_batch - 2 * limits.n_predict))
     before = [model.fim_prefix, *prefix[len(prefix) - n_prefix :], *prompt]
     after = [model.fim_suffix, *suffix[:n_suffix]]
     parts = [*after, *before] if suffix_first else [*before, *after]
     bos = [model.bos] if model.add_bos else []
-    return [*extra[len(extra) - n_extra :], *bos, *parts, model.fim_middle]
+    return [*extra, *bos, *parts, model.fim_middle]
 
 
 def _check_vocabulary(engine: "Engine") -> None:
@@ -83,34 +87,53 @@ def _bad_extra(message: str) -> ApiError:
     return invalid(message, param="input_extra")
 
 
-async def _tokens_of(engine: "Engine", body: dict[str, Any], name: str) -> list[int]:
+async def _tokens_of(engine: "Engine", body: dict[str, Any], name: str) -> Sequence[int]:
     """Of text, or of a list of text and ids. Control tokens in code are text."""
     value = body.get(name)
     if value is None:
         raise invalid(f'"{name}" is required', param=name)
     if isinstance(value, str):
-        return await engine.tokenize(value, add_special=False, parse_special=False)
+        return await engine.tokenize_array(value, add_special=False, parse_special=False)
     if isinstance(value, list):
         return await read_mixed(engine, value, add_special=False, parse_special=False)
     raise invalid_field(name, f"type must be string, but is {json_type(value)}")
 
 
-async def _extra_tokens(engine: "Engine", chunks: list[dict[str, Any]]) -> list[int]:
-    """Other code of the project, each piece behind its file's name."""
+async def _extra_tokens(engine: "Engine", chunks: list[dict[str, Any]], n_max: int) -> list[int]:
+    """Other code of the project, each piece behind its file's name: its last `n_max` tokens.
+
+    Read from the end, so that nothing is tokenised that is not kept.
+    """
     model = engine.model
+    parts: list[Sequence[int]] = []
+    n_left = n_max
 
-    async def of(text: str) -> list[int]:
-        return await engine.tokenize(text, add_special=False, parse_special=False)
+    async def put(text: str) -> None:
+        nonlocal n_left
+        if n_left > 0:
+            add(await engine.tokenize_array(text, add_special=False, parse_special=False))
 
-    tokens: list[int] = []
-    if model.fim_repo >= 0:
-        tokens += [model.fim_repo, *await of("myproject\n")]
-    for chunk in chunks:
-        if model.fim_separator >= 0:
-            tokens += [model.fim_separator, *await of(chunk.get("filename", "tmp") + "\n")]
-        else:
-            tokens += await of(_SNIPPET)
-        tokens += await of(chunk["text"])
+    def add(tokens: Sequence[int]) -> None:
+        nonlocal n_left
+        kept = tokens[max(0, len(tokens) - n_left) :]
+        parts.append(kept)
+        n_left -= len(kept)
+
     if model.fim_separator >= 0:
-        tokens += [model.fim_separator, *await of("filename\n")]
-    return tokens
+        await put("filename\n")
+        add([model.fim_separator])
+    for i, chunk in enumerate(reversed(chunks)):
+        if n_left == 0:
+            break
+        if i % _CHUNKS == _CHUNKS - 1:
+            await asyncio.sleep(0)
+        await put(chunk["text"])
+        if model.fim_separator >= 0:
+            await put(chunk.get("filename", "tmp") + "\n")
+            add([model.fim_separator])
+        else:
+            await put(_SNIPPET)
+    if model.fim_repo >= 0:
+        await put("myproject\n")
+        add([model.fim_repo])
+    return [token for part in reversed(parts) for token in part]

@@ -12,7 +12,7 @@ import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.admission import client_key
+from engine_ext.client import client_key
 from server.api_keys import ApiKeys
 from server.cors import CorsPolicy
 from server.errors import ApiError, error_response, loading, unauthorized, unavailable

@@ -12,6 +12,30 @@
 namespace unpaced {
 namespace {
 
+// Token ids as an array of C ints: a list of millions of them takes long to make.
+nb::bytes tokenize_array(PyEngine& self, const nb::bytes& text, bool add_special,
+                         bool parse_special) {
+  const std::string_view bytes = view(text);
+  std::vector<std::int32_t> tokens;
+  {
+    const nb::gil_scoped_release release;
+    tokens = self.get().tokenize(bytes, add_special, parse_special);
+  }
+  return nb::bytes(tokens.data(), tokens.size() * sizeof tokens[0]);
+}
+
+std::vector<std::vector<std::int32_t>> tokenize_each(PyEngine& self, const nb::list& texts,
+                                                     bool add_special, bool parse_special) {
+  std::vector<std::string_view> views;
+  for (const nb::handle text : texts) views.push_back(view(nb::borrow<nb::bytes>(text)));
+  const nb::gil_scoped_release release;
+  std::vector<std::vector<std::int32_t>> tokens;
+  for (const std::string_view text : views) {
+    tokens.push_back(self.get().tokenize(text, add_special, parse_special));
+  }
+  return tokens;
+}
+
 nb::list token_pieces(PyEngine& self, bool special) {
   const TokenPieces& all = self.get().token_pieces(special);
   nb::list pieces;
@@ -111,11 +135,13 @@ void bind_engine(nb::module_& m) {
       .def(
           "tokenize",
           [](PyEngine& self, const nb::bytes& text, bool add_special, bool parse_special) {
-            const std::string_view bytes = view(text);
-            const nb::gil_scoped_release release;
-            return self.get().tokenize(bytes, add_special, parse_special);
+            return self.get().tokenize(view(text), add_special, parse_special);
           },
           "text"_a, "add_special"_a, "parse_special"_a)
+      .def("tokenize_array", &tokenize_array, "text"_a, "add_special"_a, "parse_special"_a)
+      .def("tokenize_each", &tokenize_each, "texts"_a, "add_special"_a, "parse_special"_a,
+           nb::sig("def tokenize_each(self, texts: list[bytes], add_special: bool, "
+                   "parse_special: bool) -> list[list[int]]"))
       .def(
           "detokenize",
           [](PyEngine& self, const std::vector<std::int32_t>& tokens, bool special) {

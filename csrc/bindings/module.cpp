@@ -12,6 +12,7 @@
 #include "bindings/python.h"
 #include "chat_format.h"
 #include "cpu_affinity.h"
+#include "json_shape.h"
 #include "log_sink.h"
 #include "time_slice.h"
 
@@ -72,6 +73,13 @@ NB_MODULE(_native, m) {
   m.def("ggml_commit", [] { return std::string(ggml_commit()); });
   m.def("are_tokens", &are_tokens, "items"_a, "n_vocab"_a,
         nb::sig("def are_tokens(items: list[typing.Any], n_vocab: int) -> bool"));
+  m.def(
+      "json_shape",
+      [](const nb::bytes& text) {
+        const JsonShape shape = json_shape(view(text));
+        return std::pair(shape.depth, shape.n_values);
+      },
+      "text"_a);
   m.def("allowed_cores", &allowed_cores);
   m.def(
       "group_by_physical_core",

@@ -112,7 +112,7 @@ std::shared_ptr<Grammar> GrammarEngine::compile(const std::string& kind, const s
   init.limits.max_grammar_size = limits_.size;
   init.limits.verbose_errors = false;  // they would show the text so far
   LlgMatcher* matcher = nullptr;
-  compiler_.run([&] { matcher = library_.new_matcher(&init, kind.c_str(), text.c_str()); });
+  compilers_.run([&] { matcher = library_.new_matcher(&init, kind.c_str(), text.c_str()); });
   if (const char* error = library_.get_error(matcher)) {
     const std::string message = without_marks(error);
     library_.free_matcher(matcher);

@@ -10,7 +10,7 @@
 #include "grammar/llguidance_library.h"
 #include "grammar/mask_memory.h"
 #include "grammar/trigger_watch.h"
-#include "task_thread.h"
+#include "task_pool.h"
 #include "token_mask.h"
 #include "vocabulary.h"
 
@@ -104,7 +104,7 @@ class GrammarEngine : public std::enable_shared_from_this<GrammarEngine> {
   const GrammarVocabulary vocabulary_;
   const std::shared_ptr<const TokenPieces> pieces_;  // control tokens spelled out
   LlgTokenizer* tokenizer_ = nullptr;
-  TaskThread compiler_;  // schemas and expressions nest
+  TaskPool compilers_;  // schemas and expressions nest
 };
 
 }  // namespace unpaced

@@ -13,6 +13,7 @@ Whatever the result accepts, the schema as it was accepts too.
 Source: llama.cpp 0c1e57098 common/json-schema.cpp:150-310, common/json-schema-to-grammar.cpp.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
@@ -31,6 +32,7 @@ _IMPLIED_TYPES: Final = (
     ("string", ("pattern", "minLength", "maxLength", "format")),
 )
 _MAX_LOOKS: Final = 100_000
+_INDEX: Final = re.compile("[0-9]{1,9}")
 
 Schema = dict[str, Any]
 
@@ -189,7 +191,7 @@ class _Closing:
             name = unquote(step).replace("~1", "/").replace("~0", "~")
             if isinstance(found, dict):
                 found = found.get(name)
-            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            elif isinstance(found, list) and _INDEX.fullmatch(name) and int(name) < len(found):
                 found = found[int(name)]
             else:
                 return None

@@ -52,6 +52,6 @@ async def input_tokens(request: Request) -> Response:
 
     state = state_of(request)
     plan = await prepare_chat(state, await read_object(request))
-    tokens = await state.engine.tokenize(plan.prompt, add_special=True, parse_special=True)
+    tokens = await state.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
     body = {"input_tokens": len(tokens), "object": "response.input_tokens"}
     return Response(orjson.dumps(body), media_type=JSON_TYPE)

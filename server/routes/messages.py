@@ -40,5 +40,5 @@ async def count_tokens(request: Request) -> Response:
 
     state = state_of(request)
     plan = await prepare_chat(state, chat_body_of_messages(await read_object(request)))
-    tokens = await state.engine.tokenize(plan.prompt, add_special=True, parse_special=True)
+    tokens = await state.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
     return Response(orjson.dumps({"input_tokens": len(tokens)}), media_type=JSON_TYPE)

@@ -36,6 +36,33 @@ class LimitSettings(OptionGroup):
         Field(ge=1024),
         Option(("--max-body-bytes",), "longest request body; 413 beyond", metavar="N"),
     ] = 8 * 1024 * 1024
+    max_json_depth: Annotated[
+        int,
+        Field(ge=16, le=200),
+        Option(
+            ("--max-json-depth",),
+            "arrays and objects in each other in a request body; 400 beyond",
+            metavar="N",
+        ),
+    ] = 128
+    max_json_values: Annotated[
+        int,
+        Field(ge=1024),
+        Option(
+            ("--max-json-values",),
+            "values and keys in a request body, numbers not counted; 400 beyond",
+            metavar="N",
+        ),
+    ] = 131_072
+    max_logit_bias: Annotated[
+        int,
+        Field(ge=1),
+        Option(
+            ("--max-logit-bias",),
+            "tokens that a request's logit_bias may name; 400 beyond",
+            metavar="N",
+        ),
+    ] = 65_536
     max_header_bytes: Annotated[
         int,
         Field(ge=1024),

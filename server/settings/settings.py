@@ -135,6 +135,8 @@ class Settings(
             wake_interval_us=self.wake_interval_us,
             stall_timeout_s=self.stall_timeout,
             stop_timeout_s=self.stop_timeout,
+            n_tokenizer_threads=self.tokenizer_threads,
+            n_work_waiting_max=self.max_queue_requests,
             pin=self.pin,
             decode_core=self.decode_core,
             strict_cpu=self.cpu_strict == 1,

@@ -110,6 +110,15 @@ class ThreadSettings(OptionGroup):
             metavar="TYPE",
         ),
     ] = None
+    tokenizer_threads: Annotated[
+        int,
+        Field(ge=1, le=64),
+        Option(
+            ("--tokenizer-threads",),
+            "threads that tokenise texts over 16 KiB; shorter ones have their own",
+            metavar="N",
+        ),
+    ] = 2
     wake_interval_us: Annotated[
         int,
         Field(ge=0),

@@ -34,6 +34,11 @@ def write_tiny_model(
     if fim:
         for name, token in FIM_TOKENS.items():
             writer.add_uint32(f"tokenizer.ggml.{name}_token_id", token)
+    finish_tiny_model(writer, n_vocab, scale)
+
+
+def finish_tiny_model(writer: gguf.GGUFWriter, n_vocab: int, scale: float = 3.0) -> None:
+    """Put in all but the vocabulary, and write the file."""
     writer.add_context_length(8192)
     writer.add_embedding_length(N_EMBD)
     writer.add_block_count(N_LAYER)

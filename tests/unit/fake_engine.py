@@ -6,6 +6,7 @@ engine_ext's own TokenStream.
 
 import asyncio
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -278,6 +279,21 @@ class FakeEngine:
     ) -> list[int]:
         del parse_special
         return [BOS] * add_special + list(text.encode())
+
+    async def tokenize_array(
+        self, text: str, *, add_special: bool = True, parse_special: bool = True
+    ) -> "array[int]":
+        return array(
+            "i", await self.tokenize(text, add_special=add_special, parse_special=parse_special)
+        )
+
+    async def tokenize_all(
+        self, texts: Sequence[str], *, add_special: bool = True, parse_special: bool = True
+    ) -> list[list[int]]:
+        return [
+            await self.tokenize(text, add_special=add_special, parse_special=parse_special)
+            for text in texts
+        ]
 
     def submit(self, request: Request) -> TokenStream:
         sequence = FakeSequence(len(self.sequences), request)
