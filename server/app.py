@@ -16,7 +16,7 @@ from engine_ext.stats import EngineState
 from server.admission import Admission
 from server.chat.templates import ChatTemplates
 from server.direct_routes import DirectRoutes
-from server.errors import REFUSALS, handle_error, unavailable
+from server.errors import REFUSALS, ApiError, handle_error, unavailable
 from server.llamacpp_metrics import LlamacppMetrics
 from server.metrics import LiveCollector, Metrics
 from server.middleware import RequestMiddleware
@@ -198,4 +198,5 @@ async def _prepare_chat(state: ServerState, loaded: "asyncio.Task[None]") -> Non
     await state.chat.start()
     await asyncio.wait([loaded])
     if state.phase is Phase.READY:
-        await state.chat.load(state.engine.model)
+        with contextlib.suppress(ApiError):  # tried again with the first request
+            await state.chat.load(state.engine.model)

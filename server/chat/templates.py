@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from server.chat.renderer import Renderer, TemplateError
+from server.chat.renderer import Renderer, RendererFault, TemplateError
 from server.chat.tools.syntax import ToolSyntax
-from server.errors import ApiError, invalid
+from server.errors import ApiError, invalid, server_fault, unavailable
 
 if TYPE_CHECKING:
     from engine_ext import ModelInfo
@@ -72,7 +72,7 @@ class ChatTemplates:
 
     def __init__(self, settings: "Settings", renderer: Renderer | None = None) -> None:
         self._settings = settings
-        self._renderer = renderer or Renderer()
+        self._renderer = renderer or Renderer(settings.max_queue_requests)
         self._loading: asyncio.Task[None] | None = None
         self.default: TemplateFacts | None = None
         self.tool_use: TemplateFacts | None = None
@@ -82,14 +82,24 @@ class ChatTemplates:
         if self._settings.jinja:
             try:
                 await self._renderer.start()
-            except TemplateError as error:  # tried again with the first request
+            except RendererFault as error:  # tried again with the first request
                 structlog.get_logger().warning("chat template", fault=str(error))
 
     async def load(self, model: "ModelInfo") -> None:
-        """Compile and analyse the templates, once. A template that is broken fails its requests."""
-        if self._loading is None:
+        """Compile and analyse the templates, once. A template that is broken fails its requests.
+
+        Raises: ApiError (500, 503) where no template can be rendered; the next call tries again.
+        """
+        if self._loading is None or (self._loading.done() and not self._has_loaded()):
             self._loading = asyncio.create_task(self._load(model))
-        await asyncio.shield(self._loading)
+        try:
+            await asyncio.shield(self._loading)
+        except RendererFault as error:
+            raise renderer_fault(error) from None
+
+    def _has_loaded(self) -> bool:
+        loading = self._loading
+        return loading is not None and not loading.cancelled() and loading.exception() is None
 
     def choose(self, *, has_tools: bool) -> TemplateFacts:
         """The template for a request; call `load` before."""
@@ -97,13 +107,16 @@ class ChatTemplates:
         return self.tool_use if has_tools and self.tool_use is not None else self.default
 
     async def render(self, facts: TemplateFacts, context: dict[str, Any]) -> str:
-        """The prompt. Raises: ApiError (400) with the template's own message."""
+        """The prompt. Raises: ApiError: 400 with the template's own message, 500 or 503 for a fault
+        of ours."""
         try:
             if facts.fault:
                 raise TemplateError(facts.fault)
             return await self._renderer.render(facts.name, context)
         except TemplateError as error:
             raise template_fault(str(error)) from None
+        except RendererFault as error:
+            raise renderer_fault(error) from None
 
     def close(self) -> None:
         """End the template process. Idempotent."""
@@ -150,6 +163,11 @@ class ChatTemplates:
 def template_fault(message: str) -> ApiError:
     """400: the template refuses."""
     return invalid(f"chat template: {message}", param="messages")
+
+
+def renderer_fault(error: RendererFault) -> ApiError:
+    """500 or 503: nothing is wrong with the messages."""
+    return unavailable(str(error)) if error.is_passing else server_fault(str(error))
 
 
 def _is_builtin(template: str) -> bool:

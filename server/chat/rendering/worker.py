@@ -28,6 +28,7 @@ class Worker:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """`{"result": ...}` or `{"error": text}`."""
         operations: dict[str, Callable[..., Any]] = {
+            "hello": lambda: None,
             "compile": self._compile,
             "analyse": self._analyse,
             "render": self._render,
