@@ -37,7 +37,8 @@ class EngineConfig:
     and the engine fails; 0: never. `stop_timeout_s`: `Engine.stop` gives the decode thread up where
     it takes longer to come to an end.
     `n_tokenizer_threads`: for long texts; the others have one of their own. `n_work_waiting_max`:
-    texts, and grammars, of one client that may wait for a thread.
+    texts, and grammars, of one client that may wait for a thread. `grammar_limit_s`: what compiling
+    a grammar may take; `grammar_wait_s`: how long it may wait before.
     `poll`: how long ggml's workers spin for work before they sleep, 0 to 100.
     `pin`: the decode thread and each of ggml's workers stay on a core of their own, the front end
     off the decode thread's; nothing is pinned where there are more threads than cores, and on a
@@ -77,6 +78,8 @@ class EngineConfig:
     stop_timeout_s: float = 5.0
     n_tokenizer_threads: int = 2
     n_work_waiting_max: int = 256
+    grammar_limit_s: float = 10.0
+    grammar_wait_s: float = 10.0
     pin: bool = True
     decode_core: int | None = None
     strict_cpu: bool = False

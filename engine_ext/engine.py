@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from engine_ext._load import load_native
 from engine_ext.config import EngineConfig
@@ -19,6 +19,7 @@ from engine_ext.grammar import (
     Grammar,
     GrammarCompiler,
     GrammarKind,
+    GrammarLimits,
     GrammarPart,
     GrammarWait,
 )
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 else:
     _native = load_native()
 
+T = TypeVar("T")
+
 _FINISHED: Final = int(EventKind.FINISHED)
 # What a call on another thread takes beside its work.
 _TURN_S: Final = 1.0
@@ -58,7 +61,10 @@ class Engine:
         self._placement = place(config, cores)
         self._front_end_cores = FrontEndCores(self._placement.front_end_cores)
         self._native = _native.Engine(native_config(config, self._placement))
-        self._grammars = GrammarCompiler(self._native)
+        self._grammars = GrammarCompiler(
+            self._native,
+            GrammarLimits(config.grammar_limit_s, config.grammar_wait_s, config.n_work_waiting_max),
+        )
         self._tokenizer = Tokenizer(
             self._native, config.n_tokenizer_threads, config.n_work_waiting_max
         )
@@ -276,11 +282,19 @@ class Engine:
 
         `parts`: the same grammar, the root first; masks are then kept, and shared by its sequences.
 
-        Raises: GrammarError with the compiler's message; EngineError if the engine is not ready or
-        llguidance is not there.
+        Raises: GrammarError with the compiler's message, also for one that takes too long;
+        EngineBusy where it waits too long; EngineError if the engine is not ready or llguidance is
+        not there.
         """
         self._check_ready()
         return await self._grammars.compile(kind, text, parts)
+
+    async def look_into_grammar(self, work: Callable[[], T], n_bytes: int) -> T:
+        """`work` on a grammar's text of so many bytes, on the threads where grammars are compiled.
+
+        Raises: EngineBusy if it waits too long; GrammarError if it takes too long.
+        """
+        return await self._grammars.threads.run(work, n_bytes)
 
     async def lazy_grammar(self, grammar: Grammar, wait: GrammarWait) -> Grammar:
         """The same grammar, but the text is free until a trigger of `wait` comes.

@@ -28,11 +28,14 @@ class FairThreads:
         # By client, in the order of their turns; one without work is not in it.
         self._queues: dict[int, deque[asyncio.Future[None]]] = {}
 
-    async def run(self, work: Callable[[], T], *, wait_s: float | None = None) -> T:
-        """Do it on one of the threads. Where the caller is cancelled, work that has begun goes on.
+    async def run(
+        self, work: Callable[[], T], *, wait_s: float | None = None, limit_s: float | None = None
+    ) -> T:
+        """Do it on one of the threads. Where nobody waits for it any more it is left out, or goes
+        on if it has begun.
 
-        `wait_s`: for how long it may wait for a thread.
-        Raises: EngineBusy if it finds no place to wait, or none of the threads in time.
+        `wait_s`: for how long it may wait for a thread; `limit_s`: how long it may take from there.
+        Raises: EngineBusy if it finds no place to wait, or no thread in time; TimeoutError.
         """
         await self._turn(wait_s)
         loop = asyncio.get_running_loop()
@@ -47,7 +50,8 @@ class FairThreads:
             self._give_back()
             raise
         future.add_done_callback(done)
-        return await asyncio.wrap_future(future)
+        async with asyncio.timeout(limit_s):
+            return await asyncio.wrap_future(future)
 
     def stop(self) -> None:
         """Nothing new is begun; what runs finishes alone."""

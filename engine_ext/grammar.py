@@ -2,14 +2,15 @@
 
 import asyncio
 import importlib.util
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, TypeVar
 
-from engine_ext.errors import EngineError, GrammarError
+from engine_ext.errors import EngineBusy, EngineError, GrammarError
+from engine_ext.fair_threads import FairThreads
 
 if TYPE_CHECKING:
     from engine_ext import _native
@@ -22,7 +23,9 @@ T = TypeVar("T")
 GrammarKind = Literal["json_schema", "lark", "regex"]
 
 _N_CACHED: Final = 16
-_N_THREADS: Final = 2
+# Bytes of a grammar that compiles in milliseconds, nearly always.
+_SHORT_BYTES: Final = 4096
+_N_LONG_THREADS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +83,55 @@ class Grammar:
         return self.native.start(self.plan)
 
 
+@dataclass(frozen=True, slots=True)
+class GrammarLimits:
+    """`compile_s`: what compiling may take; `wait_s`: how long it may wait for a thread;
+    `n_waiting_max`: how many may, of each client."""
+
+    compile_s: float
+    wait_s: float
+    n_waiting_max: int
+
+
+class GrammarThreads:
+    """Where grammars are looked into: short ones have a thread that none of the others gets.
+
+    What takes long to compile is long, with exceptions: then short ones wait for each other.
+    """
+
+    def __init__(self, limits: GrammarLimits) -> None:
+        self._limits = limits
+        self._short = FairThreads("grammars", 1, limits.n_waiting_max)
+        self._long = FairThreads("long grammars", _N_LONG_THREADS, limits.n_waiting_max)
+
+    async def run(self, work: Callable[[], T], n_bytes: int) -> T:
+        """`work` on a grammar of so many bytes.
+
+        Raises: EngineBusy if it waits too long; GrammarError if it takes too long, then goes on.
+        """
+        threads = self._short if n_bytes <= _SHORT_BYTES else self._long
+        limit_s = self._limits.compile_s
+        try:
+            return await threads.run(work, wait_s=self._limits.wait_s, limit_s=limit_s)
+        except TimeoutError:
+            raise GrammarError(f"it takes more than {limit_s:g} s to compile") from None
+
+    def stop(self) -> None:
+        """Nothing new is begun; what runs is bounded and finishes alone."""
+        self._short.stop()
+        self._long.stop()
+
+
 class GrammarCompiler:
     """Compiles grammars on threads of its own. Made ready when the first grammar comes."""
 
-    def __init__(self, engine: "_native.Engine") -> None:
+    def __init__(self, engine: "_native.Engine", limits: GrammarLimits) -> None:
         self._native = engine
         self._engine: _native.GrammarEngine | None = None
         self._lock = asyncio.Lock()
-        self._threads: ThreadPoolExecutor | None = None
-        self._compiled: OrderedDict[tuple[GrammarKind, str], _native.Grammar] = OrderedDict()
-        self._plans: OrderedDict[GrammarWait, _native.TriggerPlan] = OrderedDict()
+        self.threads = GrammarThreads(limits)
+        self._compiled: _Kept[tuple[GrammarKind, str], _native.Grammar] = _Kept()
+        self._plans: _Kept[GrammarWait, _native.TriggerPlan] = _Kept()
 
     async def compile(
         self, kind: GrammarKind, text: str, parts: Sequence[GrammarPart] = ()
@@ -98,14 +140,16 @@ class GrammarCompiler:
 
         `parts`: the same grammar, the root first; masks are then kept, and shared by its sequences.
 
-        Raises: GrammarError with the compiler's message; EngineError if llguidance is missing.
+        Raises: GrammarError with the compiler's message, also for one that takes too long;
+        EngineBusy where it waits too long; EngineError if llguidance is missing.
         """
         engine = await self._ready()
         return Grammar(
-            await self._kept(
+            await self._make(
                 self._compiled,
                 (kind, text),
                 lambda: engine.compile(kind, text.encode(), native_parts(parts)),
+                len(text),
             )
         )
 
@@ -115,42 +159,64 @@ class GrammarCompiler:
         Raises: as `compile`.
         """
         engine = await self._ready()
-        plan = await self._kept(self._plans, wait, lambda: _plan(engine, wait, not on_host))
+        plan = await self._make(self._plans, wait, lambda: _plan(engine, wait, not on_host), 0)
         return Grammar(grammar.native, plan)
 
-    async def _kept(self, kept: OrderedDict[K, T], key: K, make: Callable[[], T]) -> T:
-        if key in kept:
-            kept.move_to_end(key)
-            return kept[key]
+    async def _make(self, kept: "_Kept[K, T]", key: K, make: Callable[[], T], n_bytes: int) -> T:
+        found = kept.get(key)
+        if found is not None:
+            return found
         try:
-            made = await self._run(make)
+            return await self.threads.run(lambda: kept.get_or_make(key, make), n_bytes)
+        except GrammarError:
+            raise
         except ValueError as error:
             raise GrammarError(str(error)) from None
-        kept[key] = made
-        if len(kept) > _N_CACHED:
-            kept.popitem(last=False)
-        return made
 
     def stop(self) -> None:
-        """No compiling after this; what runs is bounded and finishes alone."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        """No compiling after this."""
+        self.threads.stop()
 
     async def _ready(self) -> "_native.GrammarEngine":
         async with self._lock:
             if self._engine is None:
                 library = str(_library_path())
-                self._threads = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="grammar")
                 try:
-                    self._engine = await self._run(
-                        lambda: self._native.make_grammar_engine(library, LLGUIDANCE_VERSION)
+                    self._engine = await self.threads.run(
+                        lambda: self._native.make_grammar_engine(library, LLGUIDANCE_VERSION), 0
                     )
+                except EngineBusy:
+                    raise
                 except (RuntimeError, ValueError) as error:
                     raise EngineError(f"grammars are not available: {error}") from error
         return self._engine
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+class _Kept(Generic[K, T]):
+    """What was made recently, by what it was made from. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: OrderedDict[K, T] = OrderedDict()
+
+    def get(self, key: K) -> T | None:
+        """What was made; None if it was not, or is forgotten."""
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+            return self._made.get(key)
+
+    def get_or_make(self, key: K, make: Callable[[], T]) -> T:
+        """The same, made where it is missing: kept also if nobody waits for it any more."""
+        found = self.get(key)
+        if found is not None:
+            return found
+        made = make()
+        with self._lock:
+            self._made[key] = made
+            if len(self._made) > _N_CACHED:
+                self._made.popitem(last=False)
+        return made
 
 
 def native_parts(parts: Sequence[GrammarPart]) -> "list[_native.GrammarPart]":

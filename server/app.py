@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import importlib
+import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -67,6 +68,9 @@ _ROUTES: Final = (
     unserved,
 )
 _CHAT_AFTER_S: Final = 1.0
+# For how long a thread that looks into a grammar may keep the event loop from the interpreter:
+# Python's 5 ms come several times in each turn of the loop.
+_SWITCH_S: Final = 0.0005
 _CHAT_MODULES: Final = (
     "server.chat.completion",
     "server.responses.messages",
@@ -150,6 +154,7 @@ def _make_state(engine: "Engine", settings: Settings) -> ServerState:
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    sys.setswitchinterval(_SWITCH_S)
     state: ServerState = app.state.server
     app.state.loaded = asyncio.create_task(_load(state))
     chat_ready = asyncio.create_task(_prepare_chat(state, app.state.loaded))

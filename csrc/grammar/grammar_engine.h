@@ -104,7 +104,7 @@ class GrammarEngine : public std::enable_shared_from_this<GrammarEngine> {
   const GrammarVocabulary vocabulary_;
   const std::shared_ptr<const TokenPieces> pieces_;  // control tokens spelled out
   LlgTokenizer* tokenizer_ = nullptr;
-  TaskPool compilers_;  // schemas and expressions nest
+  TaskPool compilers_{10};  // schemas and expressions nest
 };
 
 }  // namespace unpaced

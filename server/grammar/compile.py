@@ -1,12 +1,12 @@
 """From a specification to a compiled grammar, or a 400 that says what is wrong with it."""
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from engine_ext import EngineError, Grammar, GrammarError
-from server.errors import ApiError, invalid, server_fault
+from engine_ext import EngineBusy, EngineError, Grammar, GrammarError, GrammarPart
+from server.errors import ApiError, invalid, server_fault, unavailable
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark, token_texts
 from server.grammar.gbnf_tree import GbnfError, Group
@@ -16,10 +16,11 @@ from server.grammar.spec import GrammarSpec, json_lark
 from server.grammar.terminals import with_terminals
 
 if TYPE_CHECKING:
-    from engine_ext import Engine
+    from engine_ext import Engine, ModelInfo
     from server.state import ServerState
 
-TIMEOUT_S: Final = 10.0
+T = TypeVar("T")
+
 MAX_LARK_BYTES: Final = 262144
 _PREFIX: Final = "Failed to initialize samplers: failed to parse grammar"  # llama-server's
 
@@ -27,7 +28,8 @@ _PREFIX: Final = "Failed to initialize samplers: failed to parse grammar"  # lla
 async def compile_grammar(state: "ServerState", spec: GrammarSpec) -> Grammar:
     """The grammar of `spec`, for any number of sequences.
 
-    Raises: ApiError, 400 with the compiler's message; never a grammar that is weaker than asked.
+    Raises: ApiError, 400 with the compiler's message, 503 where it waits too long to be compiled;
+    never a grammar that is weaker than asked.
     """
     return await compile_for(state.engine, spec)
 
@@ -35,12 +37,11 @@ async def compile_grammar(state: "ServerState", spec: GrammarSpec) -> Grammar:
 async def compile_for(engine: "Engine", spec: GrammarSpec) -> Grammar:
     """As `compile_grammar`, for an engine that is ready."""
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            grammar = await _compile(engine, spec)
-            if spec.wait is not None:
-                grammar = await engine.lazy_grammar(grammar, spec.wait)
-    except TimeoutError:
-        raise _refusal(spec, f"it takes more than {TIMEOUT_S:.0f} s to compile") from None
+        grammar = await _compile(engine, spec)
+        if spec.wait is not None:
+            grammar = await engine.lazy_grammar(grammar, spec.wait)
+    except EngineBusy as error:
+        raise unavailable(str(error)) from None
     except (GbnfError, SchemaError, GrammarError) as error:
         raise _refusal(spec, str(error)) from None
     except EngineError as error:
@@ -56,7 +57,7 @@ def _refusal(spec: GrammarSpec, reason: str) -> ApiError:
 
 async def _compile(engine: "Engine", spec: GrammarSpec) -> Grammar:
     if spec.kind == "json_schema":
-        text = await asyncio.to_thread(for_llguidance, spec.text)
+        text = await _look(engine, for_llguidance, spec.text)
         if spec.lead:
             return await engine.compile_grammar("lark", json_lark(text, spec.lead))
         return await engine.compile_grammar("json_schema", text)
@@ -67,25 +68,34 @@ async def _compile(engine: "Engine", spec: GrammarSpec) -> Grammar:
     return await engine.compile_grammar(spec.kind, spec.text)
 
 
+async def _look(engine: "Engine", work: Callable[[str], T], text: str) -> T:
+    """What `work` makes of a grammar's text, where that holds nobody up."""
+    return await engine.look_into_grammar(partial(work, text), len(text))
+
+
 async def _compile_gbnf(engine: "Engine", text: str) -> Grammar:
-    rules = await asyncio.to_thread(parse_gbnf, text)
-    ids: dict[str, int] = {}
-    for name in sorted(token_texts(rules)):
-        tokens = await engine.tokenize(name, add_special=False, parse_special=True)
-        if len(tokens) != 1:
-            raise GbnfError(f"invalid token '{name}'")
-        ids[name] = tokens[0]
-    model = engine.model
-
-    def convert(rules: Mapping[str, Group]) -> str:
-        return to_lark(rules, ids, n_vocab=model.n_vocab, end_tokens=model.eog_tokens)
-
-    lark = await asyncio.to_thread(convert, rules)
-    parts = await asyncio.to_thread(parts_of, rules)
-    cut = await asyncio.to_thread(with_terminals, rules)
+    rules = await _look(engine, parse_gbnf, text)
+    ids = await _token_ids(engine, sorted(token_texts(rules)))
+    convert = partial(_convert, rules, ids, engine.model)
+    whole, parts, cut = await engine.look_into_grammar(convert, len(text))
     if cut is not None:
         with suppress(GrammarError):  # its lexer is too large for the compiler's limits
-            return await engine.compile_grammar(
-                "lark", await asyncio.to_thread(convert, cut), parts
-            )
-    return await engine.compile_grammar("lark", lark, parts)
+            return await engine.compile_grammar("lark", cut, parts)
+    return await engine.compile_grammar("lark", whole, parts)
+
+
+async def _token_ids(engine: "Engine", names: list[str]) -> dict[str, int]:
+    found = await engine.tokenize_all(names, add_special=False, parse_special=True)
+    for name, tokens in zip(names, found, strict=True):
+        if len(tokens) != 1:
+            raise GbnfError(f"invalid token '{name}'")
+    return {name: tokens[0] for name, tokens in zip(names, found, strict=True)}
+
+
+def _convert(
+    rules: Mapping[str, Group], ids: dict[str, int], model: "ModelInfo"
+) -> tuple[str, list[GrammarPart], str | None]:
+    """The rules as Lark, their parts, and the same as Lark with longer terminals if it can be."""
+    lark = partial(to_lark, token_ids=ids, n_vocab=model.n_vocab, end_tokens=model.eog_tokens)
+    cut = with_terminals(rules)
+    return lark(rules), parts_of(rules), None if cut is None else lark(cut)

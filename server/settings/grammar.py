@@ -4,6 +4,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+from pydantic import Field
+
 from server.grammar.fields import of_text
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.schema import for_llguidance
@@ -40,6 +42,25 @@ class GrammarSettings(OptionGroup):
         Path | None,
         Option(("-jf", "--json-schema-file"), "the same from a file", metavar="FILE"),
     ] = None
+
+    grammar_timeout: Annotated[
+        float,
+        Field(gt=0),
+        Option(
+            ("--grammar-timeout",),
+            "seconds that compiling a grammar or schema may take; 400 beyond",
+            metavar="S",
+        ),
+    ] = 10.0
+    grammar_queue_timeout: Annotated[
+        float,
+        Field(gt=0),
+        Option(
+            ("--grammar-queue-timeout",),
+            "seconds that a grammar or schema may wait to be compiled; 503 beyond",
+            metavar="S",
+        ),
+    ] = 10.0
 
     @cached_property
     def grammar_default(self) -> GrammarSpec | None:

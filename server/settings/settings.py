@@ -137,6 +137,8 @@ class Settings(
             stop_timeout_s=self.stop_timeout,
             n_tokenizer_threads=self.tokenizer_threads,
             n_work_waiting_max=self.max_queue_requests,
+            grammar_limit_s=self.grammar_timeout,
+            grammar_wait_s=self.grammar_queue_timeout,
             pin=self.pin,
             decode_core=self.decode_core,
             strict_cpu=self.cpu_strict == 1,

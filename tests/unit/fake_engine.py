@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from engine_ext import (
     DecodeLoop,
@@ -34,6 +34,7 @@ from engine_ext.token_stream import TokenStream
 if TYPE_CHECKING:
     from engine_ext import _native
 
+T = TypeVar("T")
 EOS, BOS, N_VOCAB = 256, 257, 258
 
 
@@ -266,6 +267,10 @@ class FakeEngine:
         if self.grammar_error:
             raise GrammarError(self.grammar_error)
         return Grammar(cast("_native.Grammar", object()))
+
+    async def look_into_grammar(self, work: Callable[[], T], n_bytes: int) -> T:
+        del n_bytes
+        return work()
 
     async def lazy_grammar(self, grammar: Grammar, wait: GrammarWait) -> Grammar:
         assert wait.triggers
