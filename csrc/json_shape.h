@@ -9,6 +9,7 @@ namespace unpaced {
 struct JsonShape {
   std::size_t depth = 0;     // arrays and objects around the innermost value, it included
   std::size_t n_values = 0;  // all but numbers; keys count
+  std::size_t n_numbers = 0;
 };
 
 // One pass; checks nothing. Of a text that is no JSON it tells something, too.

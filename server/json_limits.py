@@ -26,7 +26,7 @@ def decode_json(data: bytes, settings: "Settings", what: str = "the body") -> An
 
 
 def _check(data: bytes, settings: "Settings", what: str) -> None:
-    depth, n_values = json_shape(data)
+    depth, n_values, n_numbers = json_shape(data)
     if depth > settings.max_json_depth:
         raise invalid(
             f"{what} nests {depth} arrays and objects, "
@@ -36,4 +36,9 @@ def _check(data: bytes, settings: "Settings", what: str) -> None:
         raise invalid(
             f"{what} holds {n_values} values that are no numbers, "
             f"{settings.max_json_values} are allowed (--max-json-values)"
+        )
+    if n_numbers > settings.max_json_numbers:
+        raise invalid(
+            f"{what} holds {n_numbers} numbers, "
+            f"{settings.max_json_numbers} are allowed (--max-json-numbers)"
         )

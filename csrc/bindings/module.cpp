@@ -77,7 +77,7 @@ NB_MODULE(_native, m) {
       "json_shape",
       [](const nb::bytes& text) {
         const JsonShape shape = json_shape(view(text));
-        return std::pair(shape.depth, shape.n_values);
+        return std::tuple(shape.depth, shape.n_values, shape.n_numbers);
       },
       "text"_a);
   m.def("allowed_cores", &allowed_cores);

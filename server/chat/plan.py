@@ -59,7 +59,7 @@ async def prepare_chat(
     `repeats_prefill`: the answer's message begins with what the client wrote of it.
     """
     messages = read_messages(body)
-    offer = read_tools(body)
+    offer = read_tools(body, state.settings.max_tools)
     templates, model = state.chat, state.engine.model
     await templates.load(model)
     facts = templates.choose(has_tools=bool(offer.tools))

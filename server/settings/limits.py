@@ -54,6 +54,20 @@ class LimitSettings(OptionGroup):
             metavar="N",
         ),
     ] = 131_072
+    max_json_numbers: Annotated[
+        int,
+        Field(ge=1024),
+        Option(
+            ("--max-json-numbers",),
+            "numbers in a request body, token ids say; 400 beyond",
+            metavar="N",
+        ),
+    ] = 2_097_152
+    max_tools: Annotated[
+        int,
+        Field(ge=1),
+        Option(("--max-tools",), "tools that a request may offer; 400 beyond", metavar="N"),
+    ] = 1024
     max_logit_bias: Annotated[
         int,
         Field(ge=1),

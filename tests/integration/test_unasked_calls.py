@@ -49,7 +49,7 @@ def function(name: str, parameters: Any, **more: Any) -> dict[str, Any]:
 
 
 OFFERED: Final = [function("get_weather", WEATHER), function("point", POINT), function("noop", {})]
-TOOLS: Final = read_tools({"tools": OFFERED}).tools
+TOOLS: Final = read_tools({"tools": OFFERED}, len(OFFERED)).tools
 # One of each form: JSON in tags, an array, a name and JSON, tagged values, values that say their
 # type, channels.
 TEMPLATES: Final = (

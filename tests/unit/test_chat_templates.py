@@ -55,7 +55,7 @@ async def loaded(renderer: Renderer, **settings: Any) -> tuple[ChatTemplates, Se
 
 
 async def prompt_of(templates: ChatTemplates, settings: Settings, body: dict[str, Any]) -> str:
-    messages, offer = read_messages(body), read_tools(body)
+    messages, offer = read_messages(body), read_tools(body, settings.max_tools)
     facts = templates.choose(has_tools=bool(offer.tools))
     options = read_options(body, messages, settings, facts)
     model = FakeEngine().model

@@ -1,5 +1,6 @@
 """The grammar of tool calls: what a model must write where a call is forced."""
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ from server.chat.tools.definitions import may_be_string, split_definitions
 from server.chat.tools.offer import Tool
 from server.chat.tools.syntax import ToolSyntax
 from server.errors import invalid_field
+from server.grammar.compile import MAX_LARK_BYTES
 from server.grammar.schema import SchemaError, for_llguidance
 from server.grammar.spec import GrammarSpec
 
@@ -60,6 +62,13 @@ def _json(schema: Any) -> str:
     except SchemaError as error:
         raise invalid_field("tools", str(error)) from None
     return f"%json {text}"
+
+
+async def _pause(rules: str) -> None:
+    """Others' turn between two schemas. Raises: ApiError (400) for more than is ever compiled."""
+    if len(rules) > MAX_LARK_BYTES:
+        raise invalid_field("tools", f"their grammar is longer than {MAX_LARK_BYTES} bytes")
+    await asyncio.sleep(0)
 
 
 def _sections(spell: "Spelling", syntax: dict[str, str], call: str, parallel: bool) -> str:
@@ -131,6 +140,7 @@ async def _named_rules(
     for i, tool in enumerate(tools):
         choices.append(f"{quoted(tool.name)} {name_end} arguments{i}".replace("  ", " "))
         rules += f"arguments{i}: {_json(_arguments(tool))}\n"
+        await _pause(rules)
     return _sections(spell, marks, "call", parallel) + f"call: {' | '.join(choices)}\n" + rules
 
 
@@ -165,6 +175,7 @@ async def _tagged_rules(
             head = f"{marks['key_start']} {quoted(key)} {key_end}"
             rules += f"p{i}_{j}: {head} v{i}_{j}\n"
             rules += _tagged_value(f"{i}_{j}", schema, definitions, value_end)
+            await _pause(rules)
         parts += [f"({' | '.join(optional)})*"] if optional else []
         choices.append(" ".join(filter(None, parts)))
     ws = "ws " if spell.is_loose else ""
@@ -197,6 +208,7 @@ async def harmony_call(engine: "Engine", tools: tuple[Tool, ...]) -> GrammarSpec
     for i, tool in enumerate(tools):
         choices.append(f"{quoted(tool.name)} header arguments{i}")
         rules += f"arguments{i}: {_json(_arguments(tool))}\n"
+        await _pause(rules)
     rules += (
         f'header: ({channel} channel)? (" " {form}? "json" | {form} "json")? {message}\n'
         'channel: "commentary" | "analysis"\n'

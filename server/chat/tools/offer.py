@@ -51,9 +51,9 @@ class ToolOffer:
         return bool(self.tools) and self.choice != "none"
 
 
-def read_tools(body: dict[str, Any]) -> ToolOffer:
-    """`tools`, `tool_choice` and `parallel_tool_calls`. Raises: ApiError (400)."""
-    tools = _read_list(body.get("tools"))
+def read_tools(body: dict[str, Any], n_max: int) -> ToolOffer:
+    """`tools`, at most `n_max`, `tool_choice` and `parallel_tool_calls`. Raises: ApiError (400)."""
+    tools = _read_list(body.get("tools"), n_max)
     parallel = body.get("parallel_tool_calls")
     if parallel is not None and not isinstance(parallel, bool):
         raise invalid_field(
@@ -67,11 +67,13 @@ def read_tools(body: dict[str, Any]) -> ToolOffer:
     return ToolOffer(tools, "required", _named(tools, choice), parallel)
 
 
-def _read_list(tools: Any) -> tuple[Tool, ...]:
+def _read_list(tools: Any, n_max: int) -> tuple[Tool, ...]:
     if tools is None:
         return ()
     if not isinstance(tools, list):
         raise invalid_field("tools", f"type must be array, but is {json_type(tools)}")
+    if len(tools) > n_max:
+        raise invalid_field("tools", f"at most {n_max}, but got {len(tools)} (--max-tools)")
     return tuple(_read_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools))
 
 
