@@ -46,7 +46,8 @@ def _why_not_ready(state: ServerState) -> str | None:
     stats = state.engine.stats()
     if stats.state is not EngineState.READY:
         return f"the engine is {stats.state.name.lower()}"
-    if 0 < state.settings.stall_timeout < stats.heartbeat_age_s:
+    # Early, so that nobody is sent here any more when it counts as lost.
+    if 0 < state.settings.stall_timeout < 2 * stats.heartbeat_age_s:
         return f"the decode thread has not moved for {stats.heartbeat_age_s:.0f} s"
     return None
 

@@ -126,7 +126,8 @@ class LimitSettings(OptionGroup):
         Option(
             ("--stall-timeout",),
             "seconds without any progress of the decode thread or the GPU after which it counts as "
-            "lost: requests fail and the process ends with status 70; 0: never",
+            "lost: requests fail and the process ends with status 70; /health/ready says 503 after "
+            "half of it; 0: never",
             metavar="S",
         ),
     ] = 60.0

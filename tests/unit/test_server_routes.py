@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from server.state import Phase
 from tests.unit.asgi_client import AsgiRequest, get, post
 from tests.unit.fake_engine import BOS, N_VOCAB, FakeEngine
 from tests.unit.server_app import make_app
@@ -15,15 +16,32 @@ pytestmark = pytest.mark.anyio
 
 async def test_health_and_readiness_follow_the_heartbeat() -> None:
     engine = FakeEngine()
-    app = make_app(engine, stall_timeout=5)
+    app = make_app(engine, stall_timeout=10)
     for path in ("/health", "/v1/health", "/health/live", "/health/ready"):
         request = await get(app, path).done()
         assert (request.status, request.json) == (200, {"status": "ok"})
-    engine.heartbeat_age_s = 6.0
+    engine.heartbeat_age_s = 2.0
+    assert (await get(app, "/health/ready").done()).status == 200
+    engine.heartbeat_age_s = 6.0  # at half of the limit, which is the end of the process
     request = await get(app, "/health/ready").done()
     assert request.status == 503
     assert "not moved for 6 s" in request.json["error"]["message"]
     assert (await get(app, "/health/live").done()).status == 200
+
+
+async def test_a_failed_engine_is_told_everywhere() -> None:
+    app = make_app(FakeEngine())
+    state = app.state.server
+    state.phase, state.failure = Phase.FAILED, "the GPU is gone"
+    ready = await get(app, "/health/ready").done()
+    assert ready.status == 503
+    assert ready.json["error"]["message"] == "the engine has failed: the GPU is gone"
+    assert (await get(app, "/health/live").done()).status == 200
+    for answer in (get(app, "/health"), post(app, "/completion", {"prompt": "a"})):
+        done = await answer.done()
+        assert done.status == 503
+        assert done.json["error"]["message"] == "the engine has failed"
+        assert done.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize(
