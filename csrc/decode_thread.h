@@ -38,6 +38,9 @@ struct DecodeThreadOptions {
   // Tokens that come faster than this share a wake-up of the front end. Microseconds; 0: every step
   // wakes it.
   std::int64_t wake_interval_us = 0;
+  // An abort within ggml waits so long for the front end, which tells the clients and ends the
+  // process.
+  std::chrono::microseconds abort_grace = std::chrono::seconds(20);
   std::vector<int> cores;  // to pin to; empty: not pinned
 };
 

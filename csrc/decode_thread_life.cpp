@@ -17,9 +17,6 @@ namespace {
 
 // Many times what llama_decode was seen to need at once beside its buffers.
 constexpr std::size_t kHeapBytes = 16UL << 20U;
-// A ggml abort waits so long for the front end, which tells the clients and ends the process.
-constexpr std::chrono::seconds kAbortGrace{20};
-
 // A lost stepper is not to be destroyed, at the process's end neither.
 void keep_for_ever(std::unique_ptr<Stepper> stepper) {
   static auto* kept = new std::vector<Stepper*>;  // NOLINT: known to who looks for leaks
@@ -158,7 +155,7 @@ void DecodeThread::hold_abort(void* self, const char* message) {
   thread->record_error(message);
   thread->state_.store(EngineState::kFailed, std::memory_order_release);
   thread->reader_wakeup_.notify();
-  std::this_thread::sleep_for(kAbortGrace);
+  std::this_thread::sleep_for(thread->options_.abort_grace);
 }
 
 int DecodeThread::describe_for_abort(const void* self, char* text, int size) {

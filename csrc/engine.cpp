@@ -20,6 +20,7 @@ DecodeThreadOptions options_of(const EngineConfig& config) {
                      .cache_idle_slots = config.cache_idle_slots,
                      .clear_idle_slots = config.kv_unified},
           .wake_interval_us = config.wake_interval_us,
+          .abort_grace = std::chrono::microseconds(config.abort_grace_us),
           .cores = config.decode_cores};
 }
 

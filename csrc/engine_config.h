@@ -40,10 +40,11 @@ struct EngineConfig {
   std::int32_t cache_type_v = 1;
   bool check_tensors = false;
   bool warmup = true;
-  std::int64_t wake_interval_us = 0;  // see DecodeThreadOptions
-  std::int64_t stall_us = 0;          // a GPU that is silent for longer is lost; 0: never
-  std::uint32_t poll = 50;            // ggml's workers: 0 sleep at once .. 100 spin
-  std::vector<int> decode_cores;      // of the decode thread; empty: not pinned
+  std::int64_t wake_interval_us = 0;         // see DecodeThreadOptions
+  std::int64_t stall_us = 0;                 // a GPU that is silent for longer is lost; 0: never
+  std::int64_t abort_grace_us = 20'000'000;  // see DecodeThreadOptions
+  std::uint32_t poll = 50;                   // ggml's workers: 0 sleep at once .. 100 spin
+  std::vector<int> decode_cores;             // of the decode thread; empty: not pinned
   // Of each of ggml's workers in turn, then from the first again; empty: as the process.
   std::vector<std::vector<int>> worker_cores;
 };

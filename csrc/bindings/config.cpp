@@ -69,6 +69,7 @@ void bind_config(nb::module_& m) {
       .def_rw("warmup", &EngineConfig::warmup)
       .def_rw("wake_interval_us", &EngineConfig::wake_interval_us)
       .def_rw("stall_us", &EngineConfig::stall_us)
+      .def_rw("abort_grace_us", &EngineConfig::abort_grace_us)
       .def_rw("poll", &EngineConfig::poll)
       .def_rw("decode_cores", &EngineConfig::decode_cores)
       .def_rw("worker_cores", &EngineConfig::worker_cores);
