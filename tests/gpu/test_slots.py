@@ -1,5 +1,6 @@
 """The GPU's decode loop beside other slots' cells: one KV cache for all, and what is saved."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,46 @@ async def test_a_saved_slot_is_the_hosts(tmp_path: Path) -> None:
     # Every byte of the KV that the GPU filled, and llama.cpp's books of it.
     assert results["device"][0] == results["host"][0]
     assert results["ahead"][0] == results["host"][0]
+
+
+async def kept_and_brought_back(loop: Loop, folder: Path) -> tuple[bytes, bytes]:
+    """The slot's state before another prompt took it over, and after it came back."""
+    async with running_engine(loop, n_ctx=4096, cache_bytes_max=-1) as engine:
+        # All within the first window of cells: every step has the same shape.
+        first = await engine.tokenize(TEXTS[0])
+        request = Request(prompt=first, sampling=GREEDY, max_tokens=60)
+        events = await events_of(engine, request)
+        tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
+        await engine.slots.save(0, folder, "before")
+        other = await engine.tokenize(TEXTS[1])
+        await events_of(engine, Request(prompt=other, sampling=GREEDY, max_tokens=60))
+        again = [*first, *tokens[:-1]]
+        events = await events_of(engine, Request(prompt=again, sampling=GREEDY, max_tokens=0))
+        assert events[0].n_cached == len(again) - 1
+        await engine.slots.save(0, folder, "after")
+        assert engine.stats().n_cache_states == 1
+        assert engine.stats().cache_us > 0
+    return (folder / "before").read_bytes(), (folder / "after").read_bytes()
+
+
+@pytest.mark.parametrize("loop", ["host", "device"])
+async def test_a_prompt_comes_back_from_host_memory_as_it_was(loop: Loop, tmp_path: Path) -> None:
+    before, after = await kept_and_brought_back(loop, tmp_path)
+    assert after == before
+
+
+async def test_states_of_slots_that_decoded_side_by_side_come_back() -> None:
+    async with running_engine(
+        "device", n_slots=4, n_ctx=8192, kv_unified=True, cache_bytes_max=-1
+    ) as engine:
+        texts = [await engine.tokenize(text) for text in TEXTS]
+        requests = [Request(prompt=text, sampling=GREEDY, max_tokens=200) for text in texts]
+        together = await asyncio.gather(*(events_of(engine, request) for request in requests))
+        for text, events in zip(texts, together, strict=True):
+            tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
+            grown = [*text, *tokens]
+            events = await events_of(engine, Request(prompt=grown, sampling=GREEDY, max_tokens=2))
+            assert events[0].n_cached == len(grown) - 1
+        assert engine.stats().n_cache_lost == 0
+        # A part is a kernel and a copy of 2 MiB at most; a call for each run of cells were more.
+        assert engine.stats().cache_turn_us_max < 50_000

@@ -1,5 +1,7 @@
 // States of a real model's slots on their way to host memory and back, part by part, while other
 // slots decode.
+#include <algorithm>
+
 #include "check.h"
 #include "model_engine.h"
 
@@ -8,10 +10,8 @@ namespace {
 using unpaced::EngineConfig;
 using unpaced::FinishReason;
 using unpaced::RequestId;
-using unpaced::RequestSpec;
-using unpaced::Slot;
-using unpaced::SlotPhase;
-using unpaced::Stepper;
+using unpaced::SlotAction;
+using unpaced::SlotState;
 using unpaced::TokenId;
 using unpaced::test::ModelEngine;
 
@@ -59,6 +59,30 @@ TEST(prompts_come_back_bit_for_bit) {
       }
     }
     CHECK_EQ(engine.front.thread().counters().n_cache_lost.get(), 0U);
+  }
+}
+
+SlotState copy(ModelEngine& engine) {
+  SlotAction action{.slot = 0};
+  REQUIRE(engine.front.submit(action));
+  REQUIRE(engine.front.run_until([&] { return engine.front.finished(action.id); }));
+  return std::move(action.state);
+}
+
+// Every byte, with V as rows and, without flash attention, as columns.
+TEST(a_state_that_came_back_is_the_one_that_went) {
+  for (const std::int32_t flash_attn : {0, 1}) {
+    EngineConfig config = config_of(1, 1024);
+    config.flash_attn = flash_attn;
+    ModelEngine engine(config);
+    run(engine, engine.prompt(60), 40);
+    const SlotState before = copy(engine);
+    run(engine, engine.prompt(100, 900), 5);
+    // The last token is computed anew, alone as the first time.
+    CHECK_EQ(n_cached(engine, run(engine, before.tokens, 0)), 98);
+    const SlotState after = copy(engine);
+    CHECK(after.tokens == before.tokens);
+    CHECK(std::ranges::equal(after.bytes(), before.bytes()));
   }
 }
 
