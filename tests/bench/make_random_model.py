@@ -31,6 +31,8 @@ class Shape:
 
 
 SHAPES = {
+    # Quick to compute, and 64 KiB of KV a token, as an 8B model's half.
+    "kv": Shape(n_layer=8, n_embd=256, n_ff=512, n_head=16, n_head_kv=16, head_dim=128),
     "0.1B": Shape(n_layer=12, n_embd=768, n_ff=2048, n_head=12, n_head_kv=4, head_dim=64),
     "0.5B": Shape(n_layer=24, n_embd=896, n_ff=4864, n_head=14, n_head_kv=2, head_dim=64),
     "1B": Shape(n_layer=16, n_embd=2048, n_ff=8192, n_head=32, n_head_kv=8, head_dim=64),
