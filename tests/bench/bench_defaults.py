@@ -19,6 +19,7 @@ import dataclasses
 import itertools
 import json
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -75,9 +76,8 @@ class Round:
 
 
 def prompt(number: int, n_words: int) -> str:
-    """Words that differ from one number to the next from the first word on."""
-    step = 1 + number % 5
-    return " ".join(WORDS[(number * 7 + i * step) % len(WORDS)] for i in range(n_words))
+    """Words that differ from one number to the next from the first on."""
+    return " ".join(random.Random(number).choices(WORDS, k=n_words))
 
 
 def body(number: int, case: Case) -> dict[str, Any]:
@@ -167,23 +167,25 @@ def run_model(arguments: argparse.Namespace, model: Path) -> list[dict[str, Any]
         stack.enter_context(confined(arguments.client_cores))
         for server in servers.values():
             measure(server, Case(name="first", n_words=1, n_tokens=4), 0)
+        numbers = itertools.count(1)  # no prompt comes twice
         for load, case in itertools.product(("quiet", "busy"), arguments.cases):
-            rounds = run_case(servers, case, arguments.repeats, is_busy=load == "busy")
+            batch = list(itertools.islice(numbers, arguments.repeats))
+            rounds = run_case(servers, case, batch, is_busy=load == "busy")
             rows.append({"model": model.name, "case": case.name, "front_end": load} | rounds)
             print(line(rows[-1]), file=sys.stderr, flush=True)
     return rows
 
 
 def run_case(
-    servers: dict[str, ServerProcess], case: Case, n_repeats: int, *, is_busy: bool
+    servers: dict[str, ServerProcess], case: Case, numbers: list[int], *, is_busy: bool
 ) -> dict[str, Any]:
     """Rounds by server: median and worst of each figure."""
     rounds: dict[str, list[Round]] = {name: [] for name in servers}
-    for number in range(n_repeats):
+    for number in numbers:
         for name in servers if number % 2 else [*servers][::-1]:
             server = servers[name]
             with busy_front_end(server.port) if is_busy else contextlib.nullcontext():
-                rounds[name].append(measure(server, case, number + 1))
+                rounds[name].append(measure(server, case, number))
     return {name: summary(each) for name, each in rounds.items()}
 
 
