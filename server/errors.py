@@ -17,6 +17,7 @@ RETRY_AFTER_S: Final = "1"
 
 _ANTHROPIC_PATH: Final = re.compile(r"/v1/messages(/|$)")
 _OPENAI_PATH: Final = re.compile(r"/v1/")
+_OVERFLOW: Final = "context_length_exceeded"
 _N_SHOWN: Final = 200
 _ANTHROPIC_TYPES: Final = {
     401: "authentication_error",
@@ -85,7 +86,7 @@ def exceeds_context(n_prompt: int, n_ctx: int) -> ApiError:
         f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), "
         "try increasing it",
         extra={"n_prompt_tokens": n_prompt, "n_ctx": n_ctx},
-        openai_code="context_length_exceeded",
+        openai_code=_OVERFLOW,
     )
 
 
@@ -165,6 +166,9 @@ def error_response(error: ApiError, path: str = "") -> Response:
 def anthropic_error(error: ApiError) -> dict[str, Any]:
     """The body as Anthropic's API has it; llama-server's `code` and extras stay in it."""
     body = error.to_json()["error"]
+    if error.openai_code == _OVERFLOW:  # the sentence by which Anthropic's clients know it
+        n_prompt, n_ctx = body["n_prompt_tokens"], body["n_ctx"]
+        body["message"] = f"prompt is too long: {n_prompt} tokens > {n_ctx} maximum"
     fallback = "invalid_request_error" if error.status < 500 else "api_error"
     body["type"] = _ANTHROPIC_TYPES.get(error.status, fallback)
     return {"type": "error", "error": body}

@@ -27,6 +27,10 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
 
 def test_models(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["demo"]
+    assert client.models.retrieve("demo").id == "demo"
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.models.retrieve("org/other")
+    assert caught.value.code == "model_not_found"
 
 
 def test_a_completion_and_its_stream(client: openai.OpenAI) -> None:
@@ -47,6 +51,13 @@ def test_several_choices_logprobs_and_stops(client: openai.OpenAI) -> None:
     )
     assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
     assert answer.choices[0].text == answer.choices[2].text
+    for choice in answer.choices:
+        lists = choice.logprobs
+        assert lists is not None
+        assert lists.tokens is not None
+        assert lists.top_logprobs is not None
+        assert "".join(lists.tokens) == choice.text
+        assert [len(top) >= 2 for top in lists.top_logprobs] == [True] * len(lists.tokens)
     echoed = client.completions.create(
         model="demo", prompt=PROMPT, max_tokens=0, logprobs=1, echo=True
     )
@@ -82,12 +93,13 @@ def test_errors_have_their_types(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="max_tokens") as caught:
         client.completions.create(model="demo", prompt=PROMPT, max_tokens=-5)
     assert caught.value.param == "max_tokens"
-    with pytest.raises(openai.BadRequestError, match="context size"):
+    with pytest.raises(openai.BadRequestError, match="context size") as overflow:
         client.completions.create(model="demo", prompt="word " * 5000, max_tokens=1)
+    assert overflow.value.code == "context_length_exceeded"
     with pytest.raises(openai.InternalServerError, match="does not support embeddings") as refused:
         client.embeddings.create(model="demo", input="x")
     assert refused.value.status_code == 501  # llama-server's answer without --embeddings
-    with pytest.raises(openai.NotFoundError):
+    with pytest.raises(openai.NotFoundError, match="there is no GET /v1/files"):
         client.files.list()
 
 

@@ -172,6 +172,23 @@ async def test_errors_are_anthropics_on_its_paths_only() -> None:
     assert "type" not in request.json
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
+async def test_a_prompt_that_is_too_long_is_said_as_each_api_says_it(path: str) -> None:
+    text = "x" * 300
+    body = {"messages": [{"role": "user", "content": text}], "max_tokens": 4, "input": text}
+    request = await post(make_app(FakeEngine()), path, body).done()
+    error = request.json["error"]
+    assert (request.status, error["n_ctx"]) == (400, 128)
+    assert error["n_prompt_tokens"] > 300
+    if path == "/v1/messages":
+        counts = f"{error['n_prompt_tokens']} tokens > 128 maximum"
+        assert error["message"] == f"prompt is too long: {counts}"
+        assert error["type"] == "invalid_request_error"
+    else:
+        assert error["code"] == "context_length_exceeded"
+        assert error["type"] == "exceed_context_size_error"
+
+
 @pytest.mark.parametrize("prefix", ["", "/llm"])
 @pytest.mark.parametrize(
     ("method", "path", "kind"),
