@@ -94,8 +94,9 @@ def create_app(
     groups = _groups()
     prefix = settings.api_prefix
     endpoints = [route for group in groups for route in group.served(prefix)]
+    openapi = openapi_route(groups, prefix, has_keys=bool(settings.read_api_keys()))
     app = Starlette(
-        routes=[openapi_route(groups, prefix), *endpoints, *page_routes(settings)],
+        routes=[openapi, *endpoints, *page_routes(settings)],
         middleware=[
             Middleware(RequestMiddleware, state=state),
             Middleware(DirectRoutes, routes=endpoints),

@@ -151,7 +151,7 @@ def server_fault(message: str) -> ApiError:
 
 def error_response(error: ApiError, path: str = "") -> Response:
     """The whole response to a request for `path` that failed before its stream began."""
-    if _ANTHROPIC_PATH.search(path):
+    if is_anthropic(path):
         body = anthropic_error(error)
     else:
         body = error.to_json(for_openai=_OPENAI_PATH.search(path) is not None)
@@ -161,6 +161,11 @@ def error_response(error: ApiError, path: str = "") -> Response:
         headers=error.headers,
         media_type=JSON_TYPE,
     )
+
+
+def is_anthropic(path: str) -> bool:
+    """Whether a path is of Anthropic's API, whose errors look otherwise."""
+    return _ANTHROPIC_PATH.search(path) is not None
 
 
 def anthropic_error(error: ApiError) -> dict[str, Any]:

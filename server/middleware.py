@@ -20,9 +20,11 @@ from server.request_record import RequestRecord, open_record
 from server.state import Phase, ServerState
 
 # Answered in every phase.
-_ALWAYS: Final = frozenset({"/health/live", "/health/ready", "/metrics", "/", "/index.html"})
+ALWAYS: Final = frozenset(
+    {"/health/live", "/health/ready", "/metrics", "/", "/index.html", "/docs"}
+)
 # Answered without an API key.
-_PUBLIC: Final = _ALWAYS - {"/metrics"} | {"/health", "/v1/health"}
+PUBLIC: Final = ALWAYS - {"/metrics"} | {"/health", "/v1/health"}
 # What wakes a sleeping server besides POST.
 _WAKING: Final = frozenset({"/slots", "/tokenizer_info"})
 _OTHER: Final = "other"
@@ -87,14 +89,14 @@ class RequestMiddleware:
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         path = scope["path"].removeprefix(self._prefix) or "/"
-        refusal = None if path in _ALWAYS else self._closed()
+        refusal = None if path in ALWAYS else self._closed()
         if refusal is not None:
             return refusal
         key = self._keys.find(scope["headers"])
         # Whose request it is, for who shares slots fairly; 0 on public paths.
         scope.setdefault("state", {})["api_key_index"] = key or 0
         client_key.set(key or 0)
-        if key is None and path not in _PUBLIC:
+        if key is None and path not in PUBLIC:
             return unauthorized()
         return None
 

@@ -14,14 +14,7 @@ from server.request_record import record_of
 from server.routing import Routes
 from server.state import state_of
 
-routes = Routes(
-    "chat",
-    errors={
-        400: "a field is wrong, the template refuses, or the prompt does not fit",
-        413: "the body is too long",
-        503: "loading, draining, or the queue is full",
-    },
-)
+routes = Routes("chat")
 
 
 @routes.post("/chat/completions")

@@ -10,33 +10,26 @@ from server.request_record import record_of
 from server.responses.native import NativeWriter
 from server.responses.openai import OpenAiWriter
 from server.routing import Routes
-from server.schemas.completion import CompletionBody, parse_completion
+from server.schemas.completion import parse_completion
 from server.state import state_of
 from server.thoughts import read_thoughts
 
-routes = Routes(
-    "completions",
-    errors={
-        400: "a field is wrong, or the prompt does not fit the context",
-        413: "the body is too long",
-        503: "loading, draining, or the queue is full",
-    },
-)
+routes = Routes("completions")
 
 
-@routes.post("/v1/completions", body=CompletionBody)
+@routes.post("/v1/completions")
 async def openai_completion(request: Request) -> Response:
     """OpenAI's text completion."""
     return await _complete(request, OpenAiWriter)
 
 
-@routes.post("/completion", body=CompletionBody)
+@routes.post("/completion")
 async def completion(request: Request) -> Response:
     """llama-server's completion."""
     return await _complete(request, NativeWriter)
 
 
-@routes.post("/completions", body=CompletionBody)
+@routes.post("/completions")
 async def completions(request: Request) -> Response:
     """The same as /completion."""
     return await _complete(request, NativeWriter)

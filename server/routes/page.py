@@ -1,4 +1,4 @@
-"""GET /: a page to try the model with, or the user's own files (--path)."""
+"""GET /: a page to try the model with, or the user's own files (--path); GET /docs: the API."""
 
 import base64
 import hashlib
@@ -21,16 +21,20 @@ def page_routes(settings: Settings) -> list[BaseRoute]:
         from starlette.staticfiles import StaticFiles
 
         return [Mount(f"{prefix}/", StaticFiles(directory=settings.path, html=True))]
-    page = _Page()
-    return [Route(prefix + path, page.answer) for path in ("/", "/index.html")]
+    page, docs = _Page("index.html"), _Page("docs.html")
+    pages = {"/": page, "/index.html": page, "/docs": docs}
+    return [Route(prefix + path, page.answer) for path, page in pages.items()]
 
 
 class _Page:
-    """The page; it needs no key, its requests send the user's. Read when first asked for."""
+    """A page; it needs no key, its requests send the user's. Read when first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     @cached_property
     def _html(self) -> bytes:
-        return files("server").joinpath("page", "index.html").read_bytes()
+        return files("server").joinpath("page", self._name).read_bytes()
 
     @cached_property
     def _headers(self) -> dict[str, str]:

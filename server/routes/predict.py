@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -27,10 +28,7 @@ def predict_routes(vertex: VertexAi, groups: Iterable[Routes]) -> Routes:
     routes = Routes("vertex")
     named = _named_routes(groups)
 
-    async def answer(request: Request) -> Response:
-        return await predict(request, named)
-
-    routes.post(vertex.predict_path)(answer)
+    routes.post(vertex.predict_path)(partial(predict, named=named))
     if vertex.health_path:
         routes.get(vertex.health_path)(health)
     return routes

@@ -15,7 +15,7 @@ MAX_CHOICES: Final = 128
 """OpenAI's limit. llama-server's is its number of slots; here the rest waits its turn."""
 
 # The first name that is present wins, as in llama-server.
-_ALIASES: Final = {
+ALIASES: Final = {
     "n_predict": ("n_predict", "max_completion_tokens", "max_tokens"),
     "n_cmpl": ("n_cmpl", "n"),
     "n_probs": ("n_probs", "logprobs"),
@@ -83,7 +83,7 @@ def parse_completion(body: dict[str, Any]) -> CompletionBody:
     """Check a decoded body. Raises: ApiError that names the first field at fault."""
     names = {}
     checked = dict(body)
-    for field, aliases in _ALIASES.items():
+    for field, aliases in ALIASES.items():
         for alias in aliases:
             if body.get(alias) is not None:
                 checked[field] = body[alias]

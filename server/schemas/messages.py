@@ -13,7 +13,7 @@ from server.schemas.reading import object_of, objects_of, refuse, text_of
 from server.schemas.sampling import SamplingFields
 
 _DEFAULT_MAX_TOKENS: Final = 4096
-_PASSED: Final = frozenset(SamplingFields.model_fields) | {
+PASSED: Final = frozenset(SamplingFields.model_fields) | {
     "stream",
     "cache_prompt",
     "id_slot",
@@ -21,13 +21,15 @@ _PASSED: Final = frozenset(SamplingFields.model_fields) | {
     "sse_ping_interval",
     "reasoning_format",
 }
-_REFUSED: Final = {
+REFUSED: Final = {
     "container": "not supported",
     "context_management": "not supported",
     "mcp_servers": "not supported",
     "n": "not supported",
     "logprobs": "not supported",
 }
+OFF: Final[tuple[Any, ...]] = (1, False, [], {})
+"""Values that ask for none of what is refused."""
 # Claude Code puts a stamp in front of its instructions that changes with every request; with it the
 # prompt would never be found in a slot's cache. https://github.com/ggml-org/llama.cpp/pull/21793
 _STAMP: Final = re.compile(r"\A(x-anthropic-billing-header:.*?cch=).{5}(?=;)", re.DOTALL)
@@ -37,9 +39,9 @@ def chat_body_of_messages(body: dict[str, Any]) -> dict[str, Any]:
     """The chat body that asks for the same. Raises: ApiError (400) naming the field."""
     if body.get("messages") is None:
         raise invalid("'messages' is required", param="messages")
-    for key, reason in _REFUSED.items():
-        refuse(body, key, (1, False, [], {}), reason)
-    chat = {key: body[key] for key in _PASSED if body.get(key) is not None}
+    for key, reason in REFUSED.items():
+        refuse(body, key, OFF, reason)
+    chat = {key: body[key] for key in PASSED if body.get(key) is not None}
     messages = _system_messages(body)
     for i, message in enumerate(objects_of(body, "messages")):
         messages += convert_message(message, f"messages[{i}].")

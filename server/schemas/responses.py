@@ -13,7 +13,7 @@ from server.schemas.reading import object_of, objects_of, refuse, text_of
 from server.schemas.responses_input import convert_input
 
 # Given a value other than these, the answer would not be what the client asked for.
-_REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "previous_response_id": (("",), "responses are not stored; send the whole input"),
     "conversation": ((), "conversations are not stored; send the whole input"),
     "background": ((False,), "not supported"),
@@ -28,7 +28,7 @@ _REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "echo": ((False,), "not supported"),
 }
 # What only OpenAI's own machinery reads; an answer is the same with and without.
-_DROPPED: Final = (
+DROPPED: Final = (
     "include",
     "max_tool_calls",
     "metadata",
@@ -48,13 +48,13 @@ def chat_body_of_responses(body: dict[str, Any]) -> dict[str, Any]:
     """The chat body that asks for the same. Raises: ApiError (400) naming the field."""
     if body.get("input") is None:
         raise invalid("'input' is required", param="input")
-    for key, (allowed, reason) in _REFUSED.items():
+    for key, (allowed, reason) in REFUSED.items():
         refuse(body, key, allowed, reason)
     include = body.get("include")
     if isinstance(include, list) and _INCLUDED in include:
         raise invalid_field("include", f"{_INCLUDED} is not supported")
     chat = {key: value for key, value in body.items() if value is not None}
-    for key in (*_REFUSED, *_DROPPED, "input", "instructions", "text", "reasoning"):
+    for key in (*REFUSED, *DROPPED, "input", "instructions", "text", "reasoning"):
         chat.pop(key, None)
     messages: list[dict[str, Any]] = []
     if body.get("instructions") is not None:

@@ -79,7 +79,8 @@ class Whole:
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         limits = {} if self.soft else {"minimum": self.low, "maximum": self.high}
-        return {"type": ["integer", "null"]} | {k: v for k, v in limits.items() if v is not None}
+        types = ["integer", *(["boolean"] if self.switch else []), "null"]
+        return {"type": types} | {k: v for k, v in limits.items() if v is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,8 @@ class Real:
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"type": ["number", "null"]}
+        limits = {} if self.soft else {"minimum": self.low, "maximum": self.high}
+        return {"type": ["number", "null"]} | {k: v for k, v in limits.items() if v is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class Strings:
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         array = {"type": "array", "items": {"type": "string"}, "maxItems": self.n_max}
-        return {"anyOf": [{"type": "string"}, array, {"type": "null"}] if self.one else [array]}
+        return {"anyOf": [*([{"type": "string"}] if self.one else []), array, {"type": "null"}]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,4 +234,4 @@ class Only:
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"description": f"Not supported: {self.reason}"}
+        return {"enum": [*self.allowed, None], "description": self.reason}

@@ -16,7 +16,7 @@ from tests.unit.server_app import make_app
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("path", ["/", "/index.html"])
+@pytest.mark.parametrize("path", ["/", "/index.html", "/docs"])
 async def test_the_page_needs_no_key_and_loads_nothing_else(path: str) -> None:
     app = make_app(FakeEngine(), api_key=("secret",))
     response = await get(app, path).done()
@@ -35,6 +35,7 @@ async def test_the_page_needs_no_key_and_loads_nothing_else(path: str) -> None:
 
 async def test_a_prefix_stands_in_front_and_addresses_are_relative() -> None:
     app = make_app(FakeEngine(), api_prefix="/llm")
+    assert (await get(app, "/llm/docs").done()).status == 200
     response = await get(app, "/llm/").done()
     assert response.status == 200
     assert not re.search(r"""fetch\(\s*["'`]/""", response.body.decode())
@@ -42,6 +43,7 @@ async def test_a_prefix_stands_in_front_and_addresses_are_relative() -> None:
 
 
 async def test_without_a_page_the_path_is_unknown() -> None:
+    assert (await get(make_app(FakeEngine(), ui=False), "/docs").done()).status == 404
     response = await get(make_app(FakeEngine(), ui=False), "/").done()
     assert response.status == 404
     assert response.json["error"]["message"] == "File Not Found: there is no GET /"
