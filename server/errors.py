@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine_ext.errors import EngineBusy, TextError
+from engine_ext.errors import EngineError, TextError
 
 JSON_TYPE: Final = "application/json; charset=utf-8"
 RETRY_AFTER_S: Final = "1"
@@ -185,7 +185,7 @@ def error_frame(error: ApiError) -> bytes:
 
 
 # What a handler may raise; anything else is a fault of ours.
-REFUSALS: Final = (ApiError, HTTPException, TextError, EngineBusy)
+REFUSALS: Final = (ApiError, EngineError, HTTPException, TextError)
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
@@ -197,7 +197,7 @@ async def handle_error(request: Request, error: Exception) -> Response:
             error = ApiError(error.status_code, "invalid_request_error", str(error.detail))
     elif isinstance(error, TextError):
         error = invalid(str(error))
-    elif isinstance(error, EngineBusy):
+    elif isinstance(error, EngineError):  # too much waits, or it stops or has failed meanwhile
         error = unavailable(str(error))
     elif not isinstance(error, ApiError):
         error = server_fault("internal error; the server's log has the details")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from engine_ext import EngineBusy, EngineError, Request
 from server.admission import Ticket
-from server.errors import ApiError, server_fault, unavailable
+from server.errors import ApiError, unavailable
 
 if TYPE_CHECKING:
     from engine_ext import Engine, TokenEvent, TokenStream
@@ -33,7 +33,7 @@ class Submission:
         except EngineBusy as error:
             raise unavailable(str(error)) from error
         except EngineError as error:
-            raise server_fault(str(error)) from error
+            raise unavailable(str(error)) from error
         except ValueError as error:
             raise ApiError(400, "invalid_request_error", str(error)) from error
 

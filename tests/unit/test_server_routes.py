@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from engine_ext import EngineError
 from server.state import Phase
 from tests.unit.asgi_client import AsgiRequest, get, post
 from tests.unit.fake_engine import BOS, N_VOCAB, FakeEngine
@@ -27,6 +28,24 @@ async def test_health_and_readiness_follow_the_heartbeat() -> None:
     assert request.status == 503
     assert "not moved for 6 s" in request.json["error"]["message"]
     assert (await get(app, "/health/live").done()).status == 200
+
+
+@pytest.mark.parametrize("call", ["tokenize", "submit"])
+async def test_an_engine_that_is_gone_in_the_midst_of_a_request_is_503(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = FakeEngine()
+
+    def gone(*_: object, **__: object) -> None:
+        raise EngineError("the engine is not ready")
+
+    monkeypatch.setattr(engine, call, gone)
+    app = make_app(engine)
+    paths = ("/completion", "/tokenize") if call == "tokenize" else ("/completion",)
+    for path in paths:
+        done = await post(app, path, {"prompt": "a", "content": "a"}).done()
+        assert done.status == 503
+        assert done.json["error"]["message"] == "the engine is not ready"
 
 
 async def test_a_failed_engine_is_told_everywhere() -> None:
