@@ -72,7 +72,7 @@ class EngineConfig:
     cache_type_v: CacheType = "f16"
     check_tensors: bool = False
     warmup: bool = True
-    poll: int = 50
+    poll: int = 1
     wake_interval_us: int = 1500
     stall_timeout_s: float = 60.0
     stop_timeout_s: float = 5.0

@@ -91,7 +91,7 @@ class ThreadSettings(OptionGroup):
             "how long ggml's workers spin for work before they sleep, 0 to 100",
             metavar="N",
         ),
-    ] = 50
+    ] = 1
     poll_batch: Annotated[
         int,
         Field(ge=-1, le=100),
