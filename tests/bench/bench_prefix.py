@@ -6,10 +6,10 @@ before, streams, and asks for one token; the time is from the request's first by
 event read, on a new connection. Each of `--starts` pairs of processes gets `--repeats` requests:
 where a process's memory comes to lie moves its times by several per cent for as long as it lives,
 so that one pair says little; `by start` is the range of their ratios. Both servers run at once on
-the same libraries with the same threads and one slot, and are asked in turn, ABBA, while the other
-one idles. `cached` is what each says it reused. One request to each comes before that to fill the
-slot; it is not counted. `CPU` is what all threads of a server used for a request: with one ggml
-thread it is what the time would be on a machine that does nothing else.
+the same libraries with the same threads (`--threads 0`: their defaults) and one slot, and are asked
+in turn, ABBA, while the other one idles. `cached` is what each says it reused. One request to each
+comes before that to fill the slot; it is not counted. `CPU` is what all threads of a server used
+for a request: with one ggml thread it is what the time would be on a machine that does nothing else.
 """
 
 import argparse
@@ -71,8 +71,9 @@ def measure(server: ServerProcess, body: dict[str, Any]) -> tuple[float, int]:
 
 def run_start(arguments: argparse.Namespace, model: Path, prompts: Prompts, number: int) -> Start:
     """All requests to one pair of processes."""
-    flags = ["-c", str(arguments.ctx), "-t", str(arguments.threads)]
-    flags += ["-tb", str(arguments.threads)]
+    flags = ["-c", str(arguments.ctx)]
+    if arguments.threads > 0:
+        flags += ["-t", str(arguments.threads), "-tb", str(arguments.threads)]
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         peer = Peer(arguments.peer.resolve(), scratch / "shim")
@@ -151,7 +152,7 @@ def markdown(report: dict[str, Any]) -> str:
         cached = {name: ", ".join(map(str, counts)) for name, counts in row["cached"].items()}
         ours, peer = "unpaced", "llama_server"
         lines.append(
-            f"| {row['model']} | {row['n_threads']} | {cached[ours]} ({cached[peer]}) "
+            f"| {row['model']} | {row['n_threads'] or 'default'} | {cached[ours]} ({cached[peer]}) "
             f"| {row['median_ms'][ours]:.2f} | {row['median_ms'][peer]:.2f} "
             f"| {row['unpaced_by_llama_server']:.3f} "
             f"| {row['by_start'][0]:.3f} to {row['by_start'][-1]:.3f} "
@@ -168,7 +169,7 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, required=True, help="folder of the peer's binaries")
     parser.add_argument("--model", type=Path, nargs="+", default=[DEMO])
     parser.add_argument("--vocab", type=int, default=2000, help="token ids are drawn below this")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="0: as many as each server takes")
     parser.add_argument("--ctx", type=int, default=4096)
     parser.add_argument("--prompt", type=int, default=2000)
     parser.add_argument("--tail", type=int, default=10)

@@ -99,3 +99,22 @@ def test_the_defaults_have_a_thread_for_every_core() -> None:
     assert facts["is_pinned"] == (len(CORES) > 1)
     used = [*facts["cores"]["decode"], *(core for (core,) in facts["cores"]["workers"])]
     assert len(used) == facts["n_threads"] <= len(CORES)
+
+
+def test_the_front_end_takes_short_turns_and_leaves_its_helpers_as_they_are() -> None:
+    def slices(server: Server) -> dict[int, str]:
+        found = {}
+        for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+            if slice_ns := re.search(r"se\.slice\s+:\s+(\d+)", (task / "sched").read_text()):
+                found[int(task.name)] = slice_ns[1]
+        return found
+
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 12):
+        pytest.skip("Linux has slices of one length")
+    with serving("-c", "64") as server:
+        server.complete(prompt="x", n_predict=2)
+        by_thread = slices(server)
+    if not by_thread:
+        pytest.skip("this kernel does not show slices")
+    assert by_thread.pop(server.process.pid) == "100000"
+    assert by_thread and "100000" not in by_thread.values()
