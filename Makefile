@@ -27,11 +27,15 @@ export TMPDIR := $(CURDIR)/.build/tmp
 # pip asks rustc for its version, and a rustup in front of it makes its folder where this says.
 export RUSTUP_HOME := $(CURDIR)/.build/cache/rustup
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+ifneq ($(shell command -v ccache),)
+export CMAKE_C_COMPILER_LAUNCHER := ccache
+export CMAKE_CXX_COMPILER_LAUNCHER := ccache
+endif
 # Nothing from an activated environment or a user's site-packages may leak into the build.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help serve build test test-clients lint format lock clean cpp-tests FORCE
+.PHONY: help serve build test test-begin test-clients lint format lock clean cpp-tests FORCE
 
 help:  ## This list
 	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=cpu]"
@@ -44,9 +48,13 @@ serve: build  ## Build if needed, then serve the demo model on 127.0.0.1:8080; A
 
 build: $(STAMPS)/extension  ## Set everything up: .venv, llama.cpp, the native engine
 
-test: lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
+test: test-begin lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
 	@echo "pytest"
 	@$(PY) -m pytest $(PYTEST_ARGS)
+	@[ -n "$(PYTEST_ARGS)" ] || sh scripts/test_time.sh end $(STAMPS)/test-time
+
+test-begin: $(STAMPS)/dev
+	@sh scripts/test_time.sh begin $(STAMPS)/test-time
 
 test-clients: $(STAMPS)/dev $(STAMPS)/clients  ## openai, litellm, lm-eval, Vercel's ai and others, each for real, against the server
 	@echo "clients"
@@ -95,7 +103,7 @@ $(STAMPS)/llama: $(STAMPS)/venv FORCE
 CUDA := $(if $(findstring cuda,$(PROFILE)),ON,OFF)
 $(STAMPS)/extension: $(STAMPS)/llama pyproject.toml $(shell find csrc -type f)
 	@$(STEP) .build/logs/extension.log "Native engine: csrc (about a minute, seconds after a change)" \
-	  $(PY) -m pip install --no-deps --no-index --no-build-isolation --editable . \
+	  $(PY) -m pip install --verbose --no-deps --no-index --no-build-isolation --editable . \
 	  --config-settings=cmake.define.UNPACED_CUDA=$(CUDA)
 	@touch $@
 
@@ -123,7 +131,7 @@ $(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/packag
 	else echo "npm is not here: its clients are left out"; fi
 	@touch $@
 
-# ctest three times: plain, ThreadSanitizer, AddressSanitizer.
+# ctest three times: plain, ThreadSanitizer, AddressSanitizer. The build trees stay: later only what changed is compiled.
 cpp-tests: $(STAMPS)/dev
 	@for sanitizer in plain $(SANITIZERS); do \
 	  folder=.build/cpp-$$sanitizer; \

@@ -1,0 +1,17 @@
+#!/bin/sh
+# test_time.sh begin|end FILE: says at the beginning of `make test` how long it will take, and how long it took last time.
+file=$2
+case $1 in
+begin)
+  cores=$(nproc)
+  echo "make test: about 10 minutes on 2 quiet cores, 4 of them to compile the C++ tests the first time; $cores here"
+  [ ! -s "$file" ] || echo "The last time it took $(($(cat "$file") / 60)) min $(($(cat "$file") % 60)) s in this folder."
+  date +%s >"$file.begin"
+  ;;
+end)
+  [ -s "$file.begin" ] || exit 0
+  echo $(($(date +%s) - $(cat "$file.begin"))) >"$file"
+  rm -f "$file.begin"
+  echo "make test took $(($(cat "$file") / 60)) min $(($(cat "$file") % 60)) s"
+  ;;
+esac
