@@ -101,7 +101,7 @@ bool Engine::submit(const std::shared_ptr<SlotAction>& action) {
   return true;
 }
 
-std::size_t Engine::write_slot_file(const SlotAction& action, const std::string& directory,
+std::size_t Engine::write_slot_file(SlotAction& action, const std::string& directory,
                                     const std::string& name) const {
   return unpaced::write_slot_file(directory, name, action.state,
                                   identity_with(action.state.lora_scales));

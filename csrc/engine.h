@@ -76,7 +76,7 @@ class Engine {
   [[nodiscard]] std::shared_ptr<ReasoningBudget> make_reasoning_budget(
       ReasoningBudgetPlan plan, std::span<const TokenId> prompt) const;
   // Any thread, once ready; throw SlotFileError. See slot_file.h.
-  [[nodiscard]] std::size_t write_slot_file(const SlotAction& action, const std::string& directory,
+  [[nodiscard]] std::size_t write_slot_file(SlotAction& action, const std::string& directory,
                                             const std::string& name) const;
   // lora_scales: of the adapters that the state must have been computed with.
   [[nodiscard]] std::size_t read_slot_file(SlotAction& action, const std::string& directory,

@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "kv_cells.h"
+
 namespace unpaced {
 namespace {
 
@@ -26,6 +28,9 @@ constexpr TokenId kPackedVersion = 1;
 constexpr std::size_t kPackedWords = 4;
 
 constexpr std::array<char, 8> kTrailerMagic{'U', 'N', 'P', 'A', 'C', 'E', 'D', '1'};
+
+// The first cell's sequence id in files of ours: a trailer follows. No slot has such a number.
+constexpr std::uint32_t kTrailerMark = 0x55445031;
 
 struct Trailer {
   std::array<char, 8> magic;
@@ -96,11 +101,37 @@ std::uint64_t add_to_checksum(std::uint64_t sum, const void* data, std::size_t n
   return sum;
 }
 
+// What the file holds of a state.
+std::span<const std::byte> filed(const SlotState& state) noexcept {
+  return state.bytes().subspan(kStatePrefix);
+}
+
 std::uint64_t checksum_of(const SlotState& state) noexcept {
   constexpr std::uint64_t kBasis = 0xcbf29ce484222325;
   const std::uint64_t sum =
       add_to_checksum(kBasis, state.tokens.data(), state.tokens.size() * sizeof(TokenId));
-  return add_to_checksum(sum, state.data.get() + kStatePrefix, state.n_bytes - kStatePrefix);
+  return add_to_checksum(sum, filed(state).data(), filed(state).size());
+}
+
+void mark(SlotState& state) {
+  const auto cells = find_kv_cells(filed(state), 0, state.tokens.size());
+  if (!cells) return;
+  std::memcpy(state.data.get() + kStatePrefix + cells->sequence_id(), &kTrailerMark,
+              sizeof kTrailerMark);
+}
+
+bool is_marked(const SlotState& state) {
+  const auto cells = find_kv_cells(filed(state), 0, state.tokens.size());
+  std::uint32_t found = 0;
+  if (cells) std::memcpy(&found, filed(state).data() + cells->sequence_id(), sizeof found);
+  return found == kTrailerMark;
+}
+
+// A state without a trailer: throws where it should have one, or cannot be right.
+void check_untold(const SlotState& state) {
+  if (is_marked(state)) throw SlotFileError("the slot file is cut short, or its end is damaged");
+  const std::string damage = damage_of(filed(state), state.tokens.size());
+  if (!damage.empty()) throw SlotFileError(damage);
 }
 
 // The token list of either form.
@@ -130,14 +161,14 @@ void check_tokens(std::span<const TokenId> tokens, const SlotFileLimits& limits)
 
 }  // namespace
 
-std::size_t write_slot_file(const std::string& directory, const std::string& name,
-                            const SlotState& state, std::uint64_t model) {
+std::size_t write_slot_file(const std::string& directory, const std::string& name, SlotState& state,
+                            std::uint64_t model) {
   if (state.n_bytes < kStatePrefix) throw SlotFileError("there is no state to write");
   const File folder(open_directory(directory));
   struct stat status{};
   if (::fstatat(folder.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
       !S_ISREG(status.st_mode)) {
-    throw SlotFileError("the slot file's name is that of something other than a file");
+    throw SlotNameError("the slot file's name is that of something other than a file");
   }
   const std::string draft = ".unpaced-" + std::to_string(std::random_device{}());
   const int fd = ::openat(folder.fd(), draft.c_str(),
@@ -145,6 +176,7 @@ std::size_t write_slot_file(const std::string& directory, const std::string& nam
   if (fd < 0) fail("cannot write to the slot save path");
   try {
     const File file(fd);
+    mark(state);
     const auto n_tokens = static_cast<std::uint32_t>(state.tokens.size());
     const std::array<std::uint32_t, 6> head{LLAMA_STATE_SEQ_MAGIC,
                                             LLAMA_STATE_SEQ_VERSION,
@@ -207,9 +239,13 @@ SlotState read_slot_file(const std::string& directory, const std::string& name,
   read_all(file.fd(), state.data.get() + kStatePrefix, n_left);
 
   Trailer trailer{};
-  if (n_left < sizeof trailer) return state;
-  std::memcpy(&trailer, state.data.get() + state.n_bytes - sizeof trailer, sizeof trailer);
-  if (trailer.magic != kTrailerMagic) return state;
+  if (n_left >= sizeof trailer) {
+    std::memcpy(&trailer, state.data.get() + state.n_bytes - sizeof trailer, sizeof trailer);
+  }
+  if (trailer.magic != kTrailerMagic) {
+    check_untold(state);
+    return state;
+  }
   state.n_bytes -= sizeof trailer;
   if (trailer.model != limits.model) {
     throw SlotFileError("the slot file is of another model, or of another type of KV cache");

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine_ext.errors import GrammarError as GrammarError
     from engine_ext.errors import ModelLoadError as ModelLoadError
     from engine_ext.errors import SlotFileError as SlotFileError
+    from engine_ext.errors import SlotNameError as SlotNameError
     from engine_ext.errors import TextError as TextError
     from engine_ext.events import EventKind as EventKind
     from engine_ext.events import FinishReason as FinishReason
@@ -81,6 +82,7 @@ _HOMES = {
     "SAMPLERS": "sampling_params",
     "SamplingParams": "sampling_params",
     "SlotFileError": "errors",
+    "SlotNameError": "errors",
     "TextError": "errors",
     "TokenEvent": "_native",
     "TokenFrames": "_native",

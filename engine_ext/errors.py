@@ -21,6 +21,10 @@ class SlotFileError(EngineError):
     """A file cannot be a slot's state, or cannot be written; the text is for the client."""
 
 
+class SlotNameError(SlotFileError):
+    """The name is that of something else than a file; the text is for the client."""
+
+
 class TextError(ValueError):
     """A text cannot be tokenised; the text of the error is for the client."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from engine_ext._load import load_native
-from engine_ext.errors import EngineBusy, EngineError, SlotFileError
+from engine_ext.errors import EngineBusy, EngineError, SlotFileError, SlotNameError
 from engine_ext.events import FinishReason
 from engine_ext.token_stream import TokenStream
 
@@ -60,7 +60,8 @@ class Slots:
     async def save(self, slot: int, directory: Path, name: str) -> SlotTransfer:
         """Write the slot's state to `directory`/`name`, in llama-server's format.
 
-        Raises: SlotFileError; ValueError for a slot there is not; EngineBusy; EngineError.
+        Raises: SlotFileError, SlotNameError; ValueError for a slot there is not; EngineBusy;
+        EngineError.
         """
         action = await self._act(_COPY, slot)
         if not action.succeeded:
@@ -120,5 +121,7 @@ class Slots:
     ) -> int:
         try:
             return await asyncio.to_thread(function, action, str(directory), name)
+        except ValueError as error:
+            raise SlotNameError(str(error)) from None
         except RuntimeError as error:
             raise SlotFileError(str(error)) from None

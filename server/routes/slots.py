@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine_ext import EngineBusy, EngineError, SlotFileError
+from engine_ext import EngineBusy, EngineError, SlotFileError, SlotNameError
 from server.body import read_object
 from server.errors import JSON_TYPE, ApiError, invalid, not_supported, server_fault, unavailable
 from server.routing import Routes
@@ -70,6 +70,8 @@ async def act(request: Request) -> Response:
             body: dict[str, Any] = {"id_slot": number, "n_erased": n_erased}
         else:
             body = await _transfer(request, state, folder, number, is_save=action == "save")
+    except SlotNameError as error:
+        raise invalid(f"Unable to save slot: {error}", param="filename") from error
     except SlotFileError as error:
         if action == "save":
             raise server_fault(f"Unable to save slot: {error}") from error

@@ -80,12 +80,21 @@ def test_files_that_are_none_are_refused_and_nothing_else_is_lost(
         assert response.json()["error"]["message"].startswith("Unable to restore slot: ")
     for name in ("link.bin", "folder.bin"):
         response = server.post("/slots/1?action=save", {"filename": name})
-        assert response.status_code == 500
+        assert response.status_code == 400
         assert response.json()["error"]["message"].startswith("Unable to save slot: ")
+        assert response.json()["error"]["param"] == "filename"
     assert (folder / "good.bin").read_bytes() == data
-    # As an older llama-server wrote it: a plain list of tokens, no trailer.
+    # Without its last 40 bytes it is refused: the first cell's sequence id is our mark.
+    (folder / "lost.bin").write_bytes(data[:-40])
+    response = server.post("/slots/0?action=restore", {"filename": "lost.bin"})
+    assert response.status_code == 400
+    # As an older llama-server wrote it: a plain list of tokens, its slot in each cell, no trailer.
     n = int.from_bytes(data[20:24], "little")
-    plain = data[:8] + data[20:24] + data[24 : 24 + 4 * n] + data[28 + 4 * n : -40]
+    state = bytearray(data[28 + 4 * n : -40])
+    mark = state.index((0x55445031).to_bytes(4, "little"))
+    assert mark < 100
+    state[mark : mark + 4] = bytes(4)
+    plain = data[:8] + data[20:24] + data[24 : 24 + 4 * n] + state
     (folder / "plain.bin").write_bytes(plain)
     assert act(server, 0, "restore", "plain.bin")["n_restored"] == n
     answer = server.complete(prompt=LONG, **GREEDY, id_slot=1)

@@ -1,7 +1,15 @@
 // Slots of a real model: states copied, restored and filed, context shift, cells that all share.
+#include <ggml.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
 
 #include "check.h"
+#include "kv_cells.h"
 #include "model_engine.h"
 #include "slot_file.h"
 
@@ -16,6 +24,7 @@ using unpaced::SlotAction;
 using unpaced::SlotActionKind;
 using unpaced::SlotFileError;
 using unpaced::SlotFileLimits;
+using unpaced::SlotNameError;
 using unpaced::SlotState;
 using unpaced::TokenId;
 using unpaced::test::ModelEngine;
@@ -133,12 +142,95 @@ TEST(a_file_that_is_not_the_slots_is_refused) {
   bool is_written = true;
   try {
     write_slot_file(folder, "state", state, 7);
-  } catch (const SlotFileError&) {
+  } catch (const SlotNameError&) {
     is_written = false;
   }
   CHECK(!is_written);
   ::unlink(path.c_str());
   ::rmdir(folder);
+}
+
+// A file in a folder of its own, and what can become of it.
+class FiledState {
+ public:
+  FiledState(SlotState& state, std::int32_t n_vocab)
+      : limits_{.model = 7, .n_vocab = n_vocab, .n_ctx = 1024} {
+    REQUIRE(::mkdtemp(folder_) != nullptr);
+    write_slot_file(folder_, "state", state, 7);
+    std::ifstream file(path(), std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  ~FiledState() { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] bool is_refused(std::string_view content) const {
+    std::ofstream(path(), std::ios::binary | std::ios::trunc) << content;
+    std::size_t n_bytes = 0;
+    try {
+      static_cast<void>(read_slot_file(folder_, "state", limits_, n_bytes));
+    } catch (const SlotFileError&) {
+      return true;
+    }
+    return false;
+  }
+
+  std::string bytes;
+
+ private:
+  [[nodiscard]] std::string path() const { return std::string(folder_) + "/state"; }
+
+  char folder_[32] = "/tmp/unpaced-slots-XXXXXX";
+  SlotFileLimits limits_;
+};
+
+// As llama-server has it: no trailer, and the slot's number where the mark was.
+std::string foreign(const FiledState& file, std::size_t n_tokens, const unpaced::KvCells& cells) {
+  std::string bytes = file.bytes.substr(0, file.bytes.size() - 40);
+  bytes.replace(28 + 4 * n_tokens + cells.sequence_id(), 4, 4, '\0');
+  return bytes;
+}
+
+TEST(damage_is_found_without_the_trailer_too) {
+  for (const std::int32_t flash_attn : {0, 1}) {  // without it values are stored transposed
+    EngineConfig config = config_of(2, 1024);
+    config.flash_attn = flash_attn;
+    ModelEngine engine(config);
+    run(engine, engine.prompt(50), 1, 1);
+    SlotState state = copy(engine, 1);
+    const std::size_t n_tokens = state.tokens.size();
+    const auto cells = unpaced::find_kv_cells(state.bytes().subspan(8), 0, n_tokens);
+    REQUIRE(cells.has_value());
+    CHECK_EQ(cells->n, n_tokens);
+    const FiledState file(state, engine.n_vocab);
+    CHECK(!file.is_refused(file.bytes));
+    // Ours, shorter: the mark asks for the trailer.
+    for (const std::size_t n : {1U, 39U, 40U, 41U, 80U, 4096U}) {
+      CHECK(file.is_refused(file.bytes.substr(0, file.bytes.size() - n)));
+    }
+    std::string no_magic = file.bytes;
+    no_magic[no_magic.size() - 40] = 'u';
+    CHECK(file.is_refused(no_magic));
+
+    const std::string whole = foreign(file, n_tokens, *cells);
+    CHECK(!file.is_refused(whole));
+    // Every byte of a cell's position and count: one of -1 would end the process in llama.cpp.
+    const std::size_t at = 28 + 4 * n_tokens + cells->begin;
+    for (std::size_t i = 0; i < cells->n * cells->n_bytes; ++i) {
+      if (i % cells->n_bytes >= 8) continue;
+      std::string damaged = whole;
+      damaged[at + i] = static_cast<char>(damaged[at + i] ^ 0xff);
+      CHECK(file.is_refused(damaged));
+    }
+    // Values that are none, in F16, in the first key and the last value.
+    const std::size_t first = at + cells->n * cells->n_bytes + 8 + 12;
+    for (const std::size_t value : {first, whole.size() - 2}) {
+      for (const float none : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+        std::string damaged = whole;
+        const ggml_fp16_t half = ggml_fp32_to_fp16(none);
+        std::memcpy(&damaged[value], &half, sizeof half);
+        CHECK(file.is_refused(damaged));
+      }
+    }
+  }
 }
 
 TEST(garbage_in_the_place_of_a_state_leaves_the_slot_empty_and_the_others_alone) {
