@@ -2,12 +2,14 @@
 
 #include <ggml.h>
 #include <llama.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstring>
 #include <string_view>
 #include <utility>
+
+#include "log_writer.h"
 
 namespace unpaced {
 namespace {
@@ -23,20 +25,27 @@ constexpr std::size_t kMaxErrorBytes = 4096;
 thread_local bool capturing = false;
 thread_local std::string captured;
 
-void write_all(int file, const char* text, std::size_t n) noexcept {
-  while (n > 0) {
-    const ssize_t written = ::write(file, text, n);
-    if (written <= 0) return;
-    text += written;
-    n -= static_cast<std::size_t>(written);
-  }
+// How long a process that ends waits for whoever should read its last words.
+constexpr int kLastWordsMs = 1000;
+
+// Never destroyed: their threads may be at work when the process ends.
+LogWriter& writer_of(LogTarget target) noexcept {
+  static LogWriter* const writers[] = {new LogWriter(STDERR_FILENO), new LogWriter(STDOUT_FILENO),
+                                       new LogWriter(-1)};
+  return *writers[static_cast<int>(target)];
 }
 
-void write_stderr(const char* text, std::size_t n) noexcept {
-  write_all(STDERR_FILENO, text, n);
-  // relaxed: set once, before there is anything to log.
-  const int file = log_file.load(std::memory_order_relaxed);
-  if (file >= 0) write_all(file, text, n);
+constexpr LogTarget kTargets[] = {LogTarget::kStderr, LogTarget::kStdout, LogTarget::kFile};
+
+void write_lines(std::string_view text) noexcept {
+  writer_of(LogTarget::kStderr).write(text);
+  writer_of(LogTarget::kFile).write(text);
+}
+
+void write_last_words(std::string_view text) noexcept {
+  write_text(STDERR_FILENO, text, kLastWordsMs);
+  // relaxed: set before there is anything to say.
+  write_text(log_file.load(std::memory_order_relaxed), text, kLastWordsMs);
 }
 
 LogLevel from_ggml(ggml_log_level level) noexcept {
@@ -80,32 +89,73 @@ void on_log(ggml_log_level level, const char* text, void* /*user*/) {
   }
   // relaxed: a filter, orders nothing.
   if (static_cast<int>(line_level) >= min_level.load(std::memory_order_relaxed)) {
-    write_stderr(text, std::strlen(text));
+    write_lines(text);
   }
 }
 
 void on_abort(const char* message) {
-  write_stderr("unpaced: fatal error in llama.cpp: ", 35);
-  write_stderr(message, std::strlen(message));
-  write_stderr("\n", 1);
+  flush_log(std::chrono::milliseconds(kLastWordsMs));
+  write_last_words("unpaced: fatal error in llama.cpp: ");
+  write_last_words(message);
+  write_last_words("\n");
   // acquire: pairs with set_abort_context, which stores the owner first.
   if (const DescribeAbort describe = describe_abort.load(std::memory_order_acquire)) {
     char text[1024];
     const int n = describe(abort_owner.load(std::memory_order_relaxed), text, sizeof(text));
-    if (n > 0) write_stderr(text, static_cast<std::size_t>(n));
+    if (n > 0) write_last_words({text, static_cast<std::size_t>(n)});
   }
   if (const HoldAbort hold = hold_abort.load(std::memory_order_acquire)) {
     hold(abort_owner.load(std::memory_order_relaxed), message);
   }
 }
 
+// Async-signal-safe. Returning repeats the access, with the default action in place.
+void on_lost_page(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  if (info->si_code != BUS_ADRERR) return;
+  write_last_words(
+      "unpaced: fatal: a part of a file in memory is gone: the model file was shortened or its "
+      "disk failed while it was in use (SIGBUS). Replace a model by renaming another over it, or "
+      "start with --no-mmap.\n");
+}
+
 }  // namespace
 
-void install_log_sink(LogLevel level, int file) {
-  log_file.store(file, std::memory_order_relaxed);
+void explain_lost_pages() noexcept {
+  struct sigaction action = {};
+  action.sa_sigaction = on_lost_page;
+  action.sa_flags = SA_SIGINFO | SA_RESETHAND;  // the second time it ends the process
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+void install_log_sink(LogLevel level) {
   min_level.store(static_cast<int>(level), std::memory_order_relaxed);
   llama_log_set(on_log, nullptr);
   ggml_set_abort_callback(on_abort);
+}
+
+void queue_log(std::size_t max_bytes) {
+  for (const LogTarget target : kTargets) writer_of(target).queue(max_bytes);
+}
+
+void set_log_file(int file) noexcept {
+  writer_of(LogTarget::kFile).replace(file);
+  log_file.store(file, std::memory_order_relaxed);
+}
+
+std::int64_t write_log(LogTarget target, std::string_view text) noexcept {
+  return writer_of(target).write(text);
+}
+
+std::uint64_t count_dropped_log() noexcept {
+  std::uint64_t n = 0;
+  for (const LogTarget target : kTargets) n += writer_of(target).n_dropped();
+  return n;
+}
+
+bool flush_log(std::chrono::milliseconds limit) noexcept {
+  bool is_written = true;
+  for (const LogTarget target : kTargets) is_written &= writer_of(target).flush(limit);
+  return is_written;
 }
 
 ErrorCapture::ErrorCapture() noexcept {
@@ -119,7 +169,7 @@ std::string ErrorCapture::take() {
   const std::string lines = std::exchange(captured, {});
   // relaxed: a filter, orders nothing.
   if (min_level.load(std::memory_order_relaxed) <= static_cast<int>(LogLevel::kDebug)) {
-    write_stderr(lines.data(), lines.size());
+    write_lines(lines);
   }
   return cause_of(lines);
 }

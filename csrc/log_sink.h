@@ -1,18 +1,40 @@
-// Where llama.cpp's and ggml's log lines go: stderr, without Python.
+// Where log lines go: standard error, standard output, a file; llama.cpp's own without Python.
 //
 // `import llama_cpp` installs a Python callback as the log sink; a line from the decode thread
 // would then take the GIL. install_log_sink() replaces it and must run right after that import.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace unpaced {
 
 enum class LogLevel : int { kNone = 0, kDebug, kInfo, kWarn, kError };
 
-// Any thread. Lines below `min_level` are dropped (one above kError: all). `file`: a descriptor
-// that gets the lines too, or -1.
-void install_log_sink(LogLevel min_level, int file = -1);
+enum class LogTarget : int { kStderr = 0, kStdout, kFile };
+
+// Takes the lines of llama.cpp and ggml. Those below `min_level` are left out (one above kError:
+// all); the others go to standard error and the file.
+void install_log_sink(LogLevel min_level);
+
+// For as long as the process lives: nobody who logs waits for a descriptor any more. `max_bytes` of
+// lines may wait for each. Call once at most.
+void queue_log(std::size_t max_bytes);
+
+// Any thread. The file is `file` from now on, and belongs to the log; -1: none.
+void set_log_file(int file) noexcept;
+
+// Any thread; one line or several. As LogWriter::write.
+std::int64_t write_log(LogTarget target, std::string_view text) noexcept;
+
+// Texts that were dropped because too many waited, of all targets.
+[[nodiscard]] std::uint64_t count_dropped_log() noexcept;
+
+// Whether everything has been written within `limit`, for each target.
+bool flush_log(std::chrono::milliseconds limit) noexcept;
 
 // While it lives, error lines of the calling thread are kept for take() instead of printed: what
 // failed is then said once, by whoever handles it.
@@ -25,6 +47,10 @@ class ErrorCapture {
   // What the lines so far say, in one sentence: the first one. All of them go to a debug log.
   [[nodiscard]] static std::string take();
 };
+
+// From now on the process says what SIGBUS means before that ends it: a model file that became
+// shorter than what is mapped of it cannot be survived.
+void explain_lost_pages() noexcept;
 
 // What the abort handler reports besides ggml's own message. Returns the characters written into
 // `text`; must be async-signal-safe.

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from engine_ext.memory_plan import plan_memory as plan_memory
     from engine_ext.model_info import ModelInfo as ModelInfo
     from engine_ext.model_options import ModelOptions as ModelOptions
-    from engine_ext.native_log import set_native_log as set_native_log
+    from engine_ext.native_log import LogTarget as LogTarget
+    from engine_ext.native_log import NativeLog as NativeLog
     from engine_ext.reasoning_budget import ReasoningBudget as ReasoningBudget
     from engine_ext.request import Request as Request
     from engine_ext.sampling_params import RANDOM_SEED as RANDOM_SEED
@@ -69,6 +70,8 @@ _HOMES = {
     "GrammarTrigger": "grammar",
     "GrammarWait": "grammar",
     "Histogram": "_native",
+    "LogTarget": "native_log",
+    "NativeLog": "native_log",
     "MemoryPlan": "memory_plan",
     "ModelInfo": "model_info",
     "ModelOptions": "model_options",
@@ -87,7 +90,6 @@ _HOMES = {
     "TokenEvent": "_native",
     "TokenFrames": "_native",
     "TokenStream": "token_stream",
-    "set_native_log": "native_log",
 }
 
 __all__ = sorted(_HOMES)

@@ -60,7 +60,10 @@ class Engine:
         cores = _native.group_by_physical_core(_native.allowed_cores())
         self._placement = place(config, cores)
         self._front_end_cores = FrontEndCores(self._placement.front_end_cores)
-        self._native = _native.Engine(native_config(config, self._placement))
+        try:
+            self._native = _native.Engine(native_config(config, self._placement))
+        except RuntimeError as error:  # a thread cannot be made
+            raise EngineError(f"the engine has not enough memory: {error}") from None
         self._grammars = GrammarCompiler(
             self._native,
             GrammarLimits(config.grammar_limit_s, config.grammar_wait_s, config.n_work_waiting_max),

@@ -1,5 +1,9 @@
-"""Where the native libraries' log lines go."""
+"""Where log lines go: the native libraries' own, and those of the program around the engine.
 
+Both take the same way, so that they keep their order, and nobody who logs waits for a reader.
+"""
+
+import enum
 import os
 from pathlib import Path
 from typing import Final
@@ -16,14 +20,46 @@ _LEVELS: Final[dict[str | None, int]] = {
 }
 
 
-def set_native_log(level: str | None, file: Path | None = None) -> None:
-    """Show lines of this level and above on standard error, and append them to `file` too.
+class LogTarget(enum.IntEnum):
+    """Where a line goes."""
 
-    llama.cpp's own "info" counts as "debug". None: show nothing. For once a process, before an
-    engine is made. Raises: KeyError for another level; OSError if the file cannot be written.
+    STDERR = 0
+    STDOUT = 1
+    FILE = 2
+
+
+class NativeLog:
+    """The log of this process. Lines are written by threads that need no Python.
+
+    Nobody waits for them: of each target at most `max_bytes` of lines wait, and what comes then is
+    dropped and counted. `level`: the libraries' lines from this one on are shown, on standard error
+    and in the file; llama.cpp's own "info" counts as "debug"; None: none is. A SIGBUS is explained
+    before it ends the process. For once a process, before an engine is made. Raises: KeyError for
+    another level.
     """
-    descriptor = -1
-    if file is not None:
-        # Stays open as long as the process: the libraries may write at any time.
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    load_native().install_log_sink(_LEVELS[level], descriptor)
+
+    def __init__(self, level: str | None, *, max_bytes: int) -> None:
+        self._native = load_native()
+        self._native.queue_log(max_bytes)
+        self._native.install_log_sink(_LEVELS[level])
+        self._native.explain_lost_pages()
+
+    def write(self, target: LogTarget, text: str) -> int:
+        """Lines, ended. How many were dropped since the last that was not; -1: these are."""
+        n_dropped: int = self._native.write_log(target, text.encode(errors="backslashreplace"))
+        return n_dropped
+
+    def open_file(self, path: Path) -> None:
+        """Append to this file from now on; the one before is closed. Raises: OSError."""
+        self._native.set_log_file(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
+
+    @property
+    def n_dropped(self) -> int:
+        """Lines that were dropped, of all targets."""
+        n_dropped: int = self._native.count_dropped_log()
+        return n_dropped
+
+    def flush(self, limit_s: float) -> bool:
+        """Wait until what was said is written; False if it takes longer."""
+        is_written: bool = self._native.flush_log(int(limit_s * 1000))
+        return is_written

@@ -2,10 +2,11 @@
 
 import logging
 import sys
-from typing import TextIO
+from typing import Protocol
 
 import structlog
 
+from engine_ext.native_log import LogTarget
 from server.settings import Settings
 
 
@@ -13,7 +14,35 @@ class LogFileError(Exception):
     """The log file cannot be written; the text says which and why."""
 
 
-def configure_logs(settings: Settings) -> None:
+class LineWriter(Protocol):
+    """As `engine_ext.NativeLog`: nobody waits for it."""
+
+    def write(self, target: LogTarget, text: str) -> int:
+        """Lines, ended. How many were dropped since the last that was not; -1: these are."""
+
+
+class LineHandler(logging.Handler):
+    """Hands lines to a writer that drops some where nobody reads them; then says how many."""
+
+    def __init__(self, writer: LineWriter, target: LogTarget) -> None:
+        super().__init__()
+        self._writer = writer
+        self._target = target
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it."""
+        try:
+            n_dropped = self._writer.write(self._target, self.format(record) + "\n")
+            if n_dropped > 0:
+                text = f"{n_dropped} log lines were dropped: nobody read the log in time"
+                told = logging.makeLogRecord({"name": "unpaced", "levelname": "WARNING",
+                                              "levelno": logging.WARNING, "msg": text})  # fmt: skip
+                self._writer.write(self._target, self.format(told) + "\n")
+        except Exception:
+            self.handleError(record)
+
+
+def configure_logs(settings: Settings, writer: LineWriter) -> None:
     """Route structlog's and the standard library's records through one formatter.
 
     Raises: LogFileError.
@@ -34,7 +63,7 @@ def configure_logs(settings: Settings) -> None:
         cache_logger_on_first_use=True,
     )
     root = logging.getLogger()
-    root.handlers = _handlers(settings, shared)
+    root.handlers = _handlers(settings, shared, writer)
     root.setLevel(settings.level.upper())
     if settings.level == "info":  # uvicorn's own start and stop messages repeat ours
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
@@ -42,25 +71,27 @@ def configure_logs(settings: Settings) -> None:
 
 
 def _handlers(
-    settings: Settings, shared: list[structlog.typing.Processor]
+    settings: Settings, shared: list[structlog.typing.Processor], writer: LineWriter
 ) -> list[logging.Handler]:
     if settings.log_disable:
         return [logging.NullHandler()]
-    stream: TextIO = sys.stdout if settings.log_jsonl else sys.stderr
-    handlers: list[logging.Handler] = [logging.StreamHandler(stream)]
+    stream = sys.stdout if settings.log_jsonl else sys.stderr
+    targets = [LogTarget.STDOUT if settings.log_jsonl else LogTarget.STDERR]
     colors = settings.log_colors == "on" or (settings.log_colors == "auto" and stream.isatty())
-    handlers[0].setFormatter(_formatter(settings, shared, colors=colors))
     if settings.log_file is not None:
         try:
             settings.log_file.write_bytes(b"")
-            # Appending: the native libraries write to the same file.
-            file = logging.FileHandler(settings.log_file, mode="a", encoding="utf-8")
         except OSError as error:
             raise LogFileError(
                 f"--log-file: cannot write {settings.log_file}: {error.strerror}"
             ) from None
-        file.setFormatter(_formatter(settings, shared, colors=False))
-        handlers.append(file)
+        targets.append(LogTarget.FILE)
+    handlers: list[logging.Handler] = []
+    for target in targets:
+        handler = LineHandler(writer, target)
+        is_colored = colors and target is not LogTarget.FILE
+        handler.setFormatter(_formatter(settings, shared, colors=is_colored))
+        handlers.append(handler)
     return handlers
 
 

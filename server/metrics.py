@@ -57,6 +57,7 @@ class Metrics:
         self.n_prompt = 0
         self.n_cached = 0
         self.n_predicted = 0
+        self.count_dropped_log: Callable[[], int] = lambda: 0
         self._http = Counter(
             "unpaced_http_requests",
             "HTTP requests answered, by route and status",
@@ -177,6 +178,7 @@ class LiveCollector(Collector):
             ("prompt_tokens", "Prompt tokens computed for finished completions", metrics.n_prompt),
             ("prompt_tokens_cached", "Prompt tokens reused from a slot", metrics.n_cached),
             ("generated_tokens", "Tokens of finished completions", metrics.n_predicted),
+            ("log_lines_dropped", "Log lines that nobody read", metrics.count_dropped_log()),
             ("engine_steps", "Steps of the decode thread", stats.n_steps),
             ("engine_tokens_decoded", "Tokens the engine decoded", stats.n_tokens_decoded),
             (

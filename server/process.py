@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -18,39 +17,47 @@ import uvicorn
 import uvloop
 from starlette.applications import Starlette
 
-from engine_ext import Engine, set_native_log
+from engine_ext import Engine, LogTarget, NativeLog
 from engine_ext.build_info import read_build_info
 from server.app import create_app
 from server.engine_watch import ENGINE_LOST, EngineWatch
 from server.errors import unavailable
 from server.header_deadlines import HeaderDeadlines
 from server.listener import Listeners
-from server.logs import configure_logs
+from server.logs import LogFileError, configure_logs
 from server.protocol import LimitedHttpProtocol
 from server.send_deadlines import SendDeadlines
 from server.settings import Settings
 from server.start_report import LoadProgress, curl_line, tell_memory
 from server.state import Phase, ServerState
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+_IGNORED: Final = (signal.SIGUSR1, signal.SIGUSR2)
 _KEEP_ALIVE_S: Final = 75
 _TICK_S: Final = 1.0
 _GRACEFUL_S: Final = 5
+_LAST_LINES_S: Final = 1.0  # for a log that nobody reads
 
 
 class ServerProcess:
-    """Runs once. SIGTERM or SIGINT drains; the second one ends the process at once."""
+    """Runs once. SIGTERM, SIGINT or SIGQUIT drains; the second one ends the process at once.
+
+    SIGHUP opens the log file again, for who moves it away; on a terminal, which is gone then, it
+    drains. SIGUSR1 and SIGUSR2 do nothing.
+    """
 
     def __init__(self, settings: Settings, listeners: Listeners) -> None:
-        configure_logs(settings)
-        native = None if settings.log_disable else settings.level
-        set_native_log(native, None if settings.log_disable else settings.log_file)
+        native_level = None if settings.log_disable else settings.level
+        self._native_log = NativeLog(native_level, max_bytes=settings.log_queue_bytes)
+        configure_logs(settings, self._native_log)
         self._settings = settings
+        self._open_log_file()
         self._listeners = listeners
         self._log = structlog.stdlib.get_logger("unpaced")
         self._engine = self._new_engine()
         self._app: Starlette = create_app(self._engine, settings, self._new_engine)
         self._state: ServerState = self._app.state.server
+        self._state.metrics.count_dropped_log = lambda: self._native_log.n_dropped
         self._server = _Server(self._app, settings)
         self._server.on_second = self._look_after_engine
         self._watch = EngineWatch(settings.stall_timeout, _TICK_S)
@@ -63,22 +70,21 @@ class ServerProcess:
 
     def run(self) -> int:
         """Serve until told to stop. Raises: engine_ext's ModelLoadError."""
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._run())
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._run())
+        finally:
+            self._native_log.flush(_LAST_LINES_S)
         if self._load_error is not None:
             raise self._load_error
         return 0
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, partial(self._on_signal, number))
+        self._handle_signals(asyncio.get_running_loop())
         self._server.on_started = lambda: self._start(self._tell_progress())
         try:
             await self._server.serve(sockets=self._listeners.sockets)
         finally:
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
             for task in self._background:
                 task.cancel()
         if self._state.engine.is_lost:
@@ -138,7 +144,8 @@ class ServerProcess:
             seconds=round(time.monotonic() - started, 2),
         )
         if not (self._settings.logs_json or self._settings.log_disable):
-            print(curl_line(urls[0], self._settings), file=sys.stderr, flush=True)
+            line = curl_line(urls[0], self._settings)
+            self._native_log.write(LogTarget.STDERR, line + "\n")
 
     def _tell_prompt_cache(self) -> None:
         settings, n_bytes = self._settings, self._engine.config.cache_bytes_max
@@ -155,6 +162,36 @@ class ServerProcess:
             self._log.debug(
                 "idle slots are saved to the prompt cache: __TEST_TAG_CACHE_IDLE_SLOTS_ENABLED__"
             )
+
+    # -- signals --------------------------------------------------------------------------------
+
+    def _handle_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        for number in _ENDING:
+            loop.add_signal_handler(number, partial(self._on_signal, number))
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's wish
+            loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+
+    def _on_hangup(self) -> None:
+        if sys.stderr.isatty():
+            self._on_signal(signal.SIGHUP)
+            return
+        try:
+            self._open_log_file()
+        except LogFileError as error:
+            self._log.error(str(error))
+        else:
+            self._log.info("the log file is opened again")
+
+    def _open_log_file(self) -> None:
+        file = self._settings.log_file
+        if file is None or self._settings.log_disable:
+            return
+        try:
+            self._native_log.open_file(file)
+        except OSError as error:
+            raise LogFileError(f"--log-file: cannot write {file}: {error.strerror}") from None
 
     # -- end ------------------------------------------------------------------------------------
 
@@ -208,8 +245,7 @@ class ServerProcess:
         # An ordinary end would wait for the engine's threads, and CUDA's end for the GPU.
         self._log.error("ended without the engine", reason=self._state.engine.error)
         self._listeners.close()
-        logging.shutdown()
-        sys.stderr.flush()
+        self._native_log.flush(_LAST_LINES_S)
         os._exit(ENGINE_LOST)
 
 

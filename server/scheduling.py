@@ -1,15 +1,19 @@
-"""Cores and priority of the process, before any thread is made."""
+"""Cores, priority and file descriptors of the process, before any thread is made."""
 
+import contextlib
 import os
+import resource
 from collections.abc import Set
 from typing import Final
 
 _NICENESS: Final = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}
 """By llama.cpp's number for a priority (llama.cpp 0c1e57098 common/common.cpp:259)."""
+_DESCRIPTORS_MIN: Final = 64
+"""Libraries, rings, the template process and a handful of clients; 40 are taken at rest."""
 
 
 class SchedulingError(Exception):
-    """The process may not have these cores or this priority; the text says why."""
+    """The process may not have these cores, this priority or so few files; the text says why."""
 
 
 def use_cores(cores: Set[int]) -> None:
@@ -33,3 +37,20 @@ def use_priority(priority: int) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, _NICENESS[priority])
     except OSError as error:
         raise SchedulingError(f"--prio {priority}: {error.strerror}") from None
+
+
+def use_descriptors() -> None:
+    """Have as many file descriptors as are allowed: each client takes one.
+
+    Raises: SchedulingError if they are too few to serve with.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if 0 <= most < _DESCRIPTORS_MIN:
+        raise SchedulingError(
+            f"only {most} files may be open at once (ulimit -n): "
+            f"at least {_DESCRIPTORS_MIN} are needed"
+        )

@@ -66,9 +66,21 @@ NB_MODULE(_native, m) {
   using namespace unpaced;
   m.doc() = "Native engine of unpaced: decode thread, rings, sampling. Use engine_ext's face.";
   m.def(
-      "install_log_sink",
-      [](int min_level, int file) { install_log_sink(static_cast<LogLevel>(min_level), file); },
-      "min_level"_a, "file"_a = -1);
+      "install_log_sink", [](int min_level) { install_log_sink(static_cast<LogLevel>(min_level)); },
+      "min_level"_a);
+  m.def("explain_lost_pages", &explain_lost_pages);
+  m.def("queue_log", &queue_log, "max_bytes"_a);
+  m.def("set_log_file", &set_log_file, "file"_a);
+  m.def(
+      "write_log",
+      [](int target, const nb::bytes& text) {
+        return write_log(static_cast<LogTarget>(target), {text.c_str(), text.size()});
+      },
+      "target"_a, "text"_a);
+  m.def("count_dropped_log", &count_dropped_log);
+  m.def(
+      "flush_log", [](int limit_ms) { return flush_log(std::chrono::milliseconds(limit_ms)); },
+      "limit_ms"_a, nb::call_guard<nb::gil_scoped_release>());
   m.def("abi_sizes", &abi_sizes, nb::sig("def abi_sizes() -> dict[str, int]"));
   m.def("ggml_commit", [] { return std::string(ggml_commit()); });
   m.def("are_tokens", &are_tokens, "items"_a, "n_vocab"_a,

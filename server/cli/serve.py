@@ -55,10 +55,11 @@ def _instead(action: Action, settings: Settings) -> int:
 
 
 def _serve(settings: Settings) -> int:
-    from server.scheduling import SchedulingError, use_cores, use_priority
+    from server.scheduling import SchedulingError, use_cores, use_descriptors, use_priority
 
     try:
         check_model_file(settings.model)
+        use_descriptors()
         # Before the libraries are loaded, some of which start threads at once.
         use_cores(settings.allowed_cores())
         use_priority(settings.prio)
@@ -82,8 +83,10 @@ def _serve(settings: Settings) -> int:
     try:
         with listeners:
             return ServerProcess(settings, listeners).run()
+    except MemoryError:
+        return _fail("there is not enough memory")
     except (EngineError, LogFileError) as error:
-        return _fail(str(error))
+        return _fail(str(error).replace("std::bad_alloc", "there is not enough memory"))
     except ValueError as error:
         return _fail(settings.name_origin(str(error)))
 

@@ -50,6 +50,15 @@ class LogSettings(OptionGroup):
         Path | None,
         Option(("--log-file",), "write the log to this file too", env="LOG_FILE", metavar="FILE"),
     ] = None
+    log_queue_bytes: Annotated[
+        int,
+        Field(ge=4096),
+        Option(
+            ("--log-queue-bytes",),
+            "log lines that may wait for whoever reads them; beyond, they are dropped and counted",
+            metavar="N",
+        ),
+    ] = 1024 * 1024
     log_disable: Annotated[bool, Option(("--log-disable",), "say nothing")] = False
     log_colors: Annotated[
         Literal["on", "off", "auto"],

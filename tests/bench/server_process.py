@@ -52,6 +52,10 @@ class ServerProcess:
         except (urllib.error.URLError, OSError):
             return False
 
+    def wait(self, timeout_s: float) -> int:
+        """Exit status, of a process that ends by itself. Raises: subprocess.TimeoutExpired."""
+        return self._process.wait(timeout_s)
+
     def stop(self) -> None:
         """SIGTERM, then SIGKILL after 10 s."""
         self._process.terminate()

@@ -1,6 +1,5 @@
 """Timings, histogram, logprob entries, generation settings, log lines."""
 
-import io
 import json
 import logging
 import math
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_ext import SamplingParams
+from engine_ext.native_log import LogTarget
 from server.histogram import Histogram
 from server.logs import configure_logs
 from server.responses.generation_settings import GenerationSettings
@@ -132,20 +132,50 @@ def test_biases_of_the_command_line() -> None:
             parse_bias(bad)
 
 
+class Lines:
+    """A log whose reader may be away."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.n_dropped = 0
+        self.is_read = True
+
+    def write(self, target: LogTarget, text: str) -> int:
+        assert target is LogTarget.STDERR
+        if not self.is_read:
+            self.n_dropped += 1
+            return -1
+        self.text += text
+        n_dropped, self.n_dropped = self.n_dropped, 0
+        return n_dropped
+
+
 @pytest.fixture
-def log_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    stream = io.StringIO()
-    monkeypatch.setattr("sys.stderr", stream)
+def log_lines() -> Iterator[Lines]:
+    lines = Lines()
     root = logging.getLogger()
     before = root.handlers, root.level
-    configure_logs(Settings(log_format="json"))
-    yield stream
+    configure_logs(Settings(log_format="json"), lines)
+    yield lines
     root.handlers, root.level = before[0], before[1]
+
+
+def test_dropped_log_lines_are_told_of_once_somebody_reads(log_lines: Lines) -> None:
+    log = logging.getLogger("unpaced")
+    log_lines.is_read = False
+    for _ in range(3):
+        log.info("lost")
+    log_lines.is_read = True
+    log.info("first")
+    log.info("second")
+    events = [json.loads(line)["event"] for line in log_lines.text.splitlines()]
+    told = "3 log lines were dropped: nobody read the log in time"
+    assert events == ["first", told, "second"]
 
 
 @pytest.mark.anyio
 async def test_a_log_line_has_figures_and_none_of_the_clients_text(
-    log_lines: io.StringIO,
+    log_lines: Lines,
 ) -> None:
     engine = FakeEngine()
     engine.answer = b"xyz"
@@ -153,7 +183,7 @@ async def test_a_log_line_has_figures_and_none_of_the_clients_text(
     headers = {"authorization": "Bearer canary-secret", "x_request_id": "id-1"}
     await post(make_app(engine), "/v1/completions", body, **headers).done()
     await post(make_app(engine), "/v1/completions", b"canary-secret", **headers).done()
-    text = log_lines.getvalue()
+    text = log_lines.text
     assert "canary" not in text
     entries = [json.loads(line) for line in text.splitlines()]
     assert len(entries) == 2
