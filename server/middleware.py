@@ -16,6 +16,7 @@ from engine_ext.client import client_key
 from server.api_keys import ApiKeys
 from server.cors import CorsPolicy
 from server.errors import ApiError, error_response, loading, unauthorized, unavailable
+from server.hosts import HostPolicy
 from server.request_record import RequestRecord, open_record
 from server.state import Phase, ServerState
 
@@ -27,6 +28,11 @@ ALWAYS: Final = frozenset(
 PUBLIC: Final = ALWAYS - {"/metrics"} | {"/health", "/v1/health"}
 # What wakes a sleeping server besides POST.
 _WAKING: Final = frozenset({"/slots", "/tokenizer_info"})
+# What needs a slot: refused before its body is looked at while nobody else can even wait.
+_COMPLETING: Final = frozenset(
+    {"/completion", "/completions", "/v1/completions", "/chat/completions", "/v1/chat/completions",
+     "/infill", "/responses", "/v1/responses", "/v1/messages"}
+)  # fmt: skip
 _OTHER: Final = "other"
 _PREFLIGHT: Final = {"content-type": "text/html"}  # media_type would add a charset
 
@@ -38,7 +44,9 @@ class RequestMiddleware:
         self._app = app
         self._state = state
         self._prefix = state.settings.api_prefix
-        self._keys = ApiKeys(state.settings.read_api_keys())
+        keys = state.settings.read_api_keys()
+        self._keys = ApiKeys(keys)
+        self._hosts = HostPolicy(state.settings, has_keys=bool(keys))
         self._cors = CorsPolicy(state.settings)
         self._log = structlog.stdlib.get_logger("unpaced.request")
 
@@ -89,6 +97,11 @@ class RequestMiddleware:
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         path = scope["path"].removeprefix(self._prefix) or "/"
+        # `server` is set for Unix sockets alone, which no browser reaches.
+        if self._hosts.is_active and scope.get("server") is None:
+            refusal = self._hosts.refusal(scope["headers"])
+            if refusal is not None:
+                return refusal
         refusal = None if path in ALWAYS else self._closed()
         if refusal is not None:
             return refusal
@@ -98,6 +111,11 @@ class RequestMiddleware:
         client_key.set(key or 0)
         if key is None and path not in PUBLIC:
             return unauthorized()
+        if path in _COMPLETING and scope["method"] == "POST":
+            try:
+                self._state.admission.check_room()
+            except ApiError as error:
+                return error
         return None
 
     def _closed(self) -> ApiError | None:

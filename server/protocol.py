@@ -64,11 +64,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # Not uvicorn's, which asks for the addresses of both ends, a dozen calls whose answers
-        # nobody here needs.
+        # nobody here needs. That it is a Unix socket somebody does.
         self.connections.add(self)
         self.transport = transport
         self.flow = FlowControl(transport)
         self.scheme = "https" if is_ssl(transport) else "http"
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family == socket.AF_UNIX:
+            self.server = ("unix", None)
         self.header_deadlines.begin(self, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:

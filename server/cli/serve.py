@@ -48,7 +48,9 @@ def _instead(action: Action, settings: Settings) -> int:
 
             return show_devices()
         from server.cli.dry_run import dry_run
+        from server.context_check import check_context
 
+        check_context(settings.engine_config())
         return dry_run(settings)
     except EngineError as error:
         return _fail(str(error))
@@ -66,6 +68,7 @@ def _serve(settings: Settings) -> int:
     except (ModelLoadError, SchedulingError) as error:
         return _fail(str(error))
     from engine_ext import EngineError
+    from server.context_check import check_context
     from server.listener import ListenError, open_listeners
     from server.logs import LogFileError
     from server.process import ServerProcess
@@ -82,6 +85,7 @@ def _serve(settings: Settings) -> int:
         return _fail(str(error))
     try:
         with listeners:
+            check_context(settings.engine_config())
             return ServerProcess(settings, listeners).run()
     except MemoryError:
         return _fail("there is not enough memory")

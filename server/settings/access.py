@@ -34,6 +34,15 @@ class AccessSettings(OptionGroup):
             metavar="FILE",
         ),
     ] = None
+    allowed_hosts: Annotated[
+        str,
+        Option(
+            ("--allowed-hosts",),
+            "names by which browsers may know the server, comma-separated; *: any; without it any, "
+            "but on a loopback address without API keys only this machine's",
+            metavar="NAMES",
+        ),
+    ] = ""
     cors_origins: Annotated[
         str,
         Option(
@@ -119,17 +128,19 @@ class AccessSettings(OptionGroup):
         Raises: ValueError beginning with a field's name, also where an option is given and holds
         no key: a server that was meant to be closed must not be open.
         """
-        keys = [key for entry in self.api_key for key in entry.split(",") if key]
+        keys = [key.strip() for entry in self.api_key for key in entry.split(",") if key.strip()]
         if self.api_key and not keys:
             raise ValueError("api_key: holds no key")
         if self.api_key_file is not None:
             try:
-                text = self.api_key_file.read_text(encoding="utf-8")
+                text = self.api_key_file.read_text(encoding="utf-8-sig")
             except (OSError, UnicodeDecodeError) as error:
                 raise ValueError(
                     f"api_key_file: cannot read {self.api_key_file}: {error}"
                 ) from None
-            lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+            # No header carries white space around a key.
+            stripped = (line.strip() for line in text.splitlines())
+            lines = [line for line in stripped if line and not line.startswith("#")]
             if not lines:
                 raise ValueError(f"api_key_file: {self.api_key_file} holds no key")
             keys += lines

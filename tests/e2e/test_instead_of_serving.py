@@ -155,3 +155,17 @@ def test_a_models_sampling_defaults_are_the_servers(tmp_path: Path) -> None:
         assert (params["temperature"], params["top_k"]) == (0.25, 3)
         used = server.complete(prompt="x", n_predict=1)["generation_settings"]
         assert (used["temperature"], used["top_k"]) == (0.25, 3)
+
+
+@pytest.mark.parametrize("flags", [("-np", "1"), ("--no-kv-unified",), ("--dry-run",)])
+def test_a_context_that_no_memory_holds_is_refused_with_its_size(flags: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [str(UNPACED), "serve", "--port", "0", "-c", "2000000000", *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "GiB of host memory" in done.stderr
+    assert "--ctx-size" in done.stderr

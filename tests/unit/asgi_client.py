@@ -38,7 +38,7 @@ class AsgiRequest:
             "scheme": "http",
             "headers": headers,
             "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 80),
+            "server": None,
         }
         self.task = asyncio.create_task(self._run())
 

@@ -171,3 +171,15 @@ def test_a_server_meant_to_be_closed_is_not_open(tmp_path: Path) -> None:
 def test_half_of_tls_is_an_error() -> None:
     with pytest.raises(SettingsError, match="--ssl-key-file: TLS needs --ssl-cert-file too"):
         read_settings(["--ssl-key-file", "k.pem"])
+
+
+def test_white_space_around_keys_is_none_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes(b"\xef\xbb\xbffirst \r\n \t\n  second\t\n  # comment\nlast")
+    settings = Settings(api_key=(" a, b ",), api_key_file=file)
+    assert settings.read_api_keys() == ("a", "b", "first", "second", "last")
+    file.write_text(" \n\t\n")
+    with pytest.raises(ValueError, match="holds no key"):
+        Settings(api_key_file=file).read_api_keys()
+    with pytest.raises(ValueError, match="holds no key"):
+        Settings(api_key=(" , ",)).read_api_keys()
