@@ -9,7 +9,8 @@ so that one pair says little; `by start` is the range of their ratios. Both serv
 the same libraries with the same threads (`--threads 0`: their defaults) and one slot, and are asked
 in turn, ABBA, while the other one idles. `cached` is what each says it reused. One request to each
 comes before that to fill the slot; it is not counted. `CPU` is what all threads of a server used
-for a request: with one ggml thread it is what the time would be on a machine that does nothing else.
+for a request: with one ggml thread it is what the time would be on a machine that has nothing else
+to do.
 """
 
 import argparse
