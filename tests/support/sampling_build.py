@@ -9,6 +9,8 @@ import importlib.util
 import os
 import subprocess
 import tarfile
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -18,15 +20,21 @@ _ARCHIVE = _BUILD / "sdist" / "llama_cpp_python-0.3.36.tar.gz"
 _CAPI = _ROOT / "tests" / "unit" / "cpp"
 
 # As in csrc/sampling/CMakeLists.txt.
-_FLAGS = "-std=c++20 -O3 -ffp-contract=off -fPIC -shared"
+_FLAGS = "-std=c++20 -O3 -ffp-contract=off -fPIC"
 
 
 def _sources() -> list[Path]:
     return [_CAPI / "sampling_capi.cpp", *sorted((_ROOT / "csrc" / "sampling").glob("*.cpp"))]
 
 
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"sampling_capi does not compile:\n{done.stderr}")
+
+
 def compiled_library() -> Path:
-    """The library, compiled now if it is stale (half a minute).
+    """The library, compiled now if it is stale (half a minute of CPU).
 
     Raises: FileNotFoundError if `make build` is needed first, RuntimeError if it does not compile.
     """
@@ -48,10 +56,18 @@ def compiled_library() -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}")
         command = [compiler, *_FLAGS.split(), *(f"-I{path}" for path in includes)]
-        command += [*map(str, _sources()), "-o", str(partial), *link]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"sampling_capi does not compile:\n{done.stderr}")
+        with (
+            tempfile.TemporaryDirectory(dir=target.parent) as folder,
+            ThreadPoolExecutor(os.cpu_count()) as pool,
+        ):
+            objects = [Path(folder) / f"{source.stem}.o" for source in _sources()]
+            commands = [
+                [*command, "-c", str(source), "-o", str(made)]
+                for source, made in zip(_sources(), objects, strict=True)
+            ]
+            for _ in pool.map(_run, commands):
+                pass
+            _run([*command, "-shared", *map(str, objects), "-o", str(partial), *link])
         for stale in target.parent.glob("sampling_capi-*.so"):
             stale.unlink()
         partial.rename(target)
