@@ -14,7 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -150,7 +150,7 @@ def main() -> int:
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "server.log").write_text(log)
-        figures = {"n": len(numbers), "seed": options.seed, **asdict(tally)}
+        figures = {"n": len(numbers), "seed": options.seed, **tally.to_json()}
         (options.out / "fuzz.json").write_text(json.dumps(figures, indent=1) + "\n")
     return 0 if outcome.is_good else 1
 

@@ -3,8 +3,8 @@
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from tests.fuzz.odd_requests import OddRequest
 from tests.fuzz.wire import Reply
@@ -47,15 +47,27 @@ class Tally:
         self.n_cut += reply.is_cut
         if reply.status == 503:
             self.unavailable[_message(reply.body)] += 1
+        if reply.status == 0 and not reply.is_cut:
+            self.unanswered.append((number, name))
         if request.is_framed:
-            if reply.status == 0:
-                self.unanswered.append((number, name))
             if took_s > self.slow_s:
                 self.slow.append((round(took_s, 2), number, name))
         fault = _fault_of(number, request, reply)
         if fault is not None:
             self.faults.append(fault)
             print("FAULT", number, name, fault.status, fault.message[:120], flush=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "statuses": dict(sorted(self.statuses.items())),
+            "by_route": dict(sorted(self.by_route.items())),
+            "unavailable": dict(self.unavailable),
+            "faults": [asdict(fault) for fault in self.faults],
+            "slow": self.slow,
+            "unanswered": self.unanswered,
+            "n_cut": self.n_cut,
+        }
 
 
 def _fault_of(number: int, request: OddRequest, reply: Reply) -> Fault | None:
