@@ -18,7 +18,7 @@ from server.description import (
 )
 from server.description.errors import ANTHROPIC_ERROR, ERROR, MEANINGS
 from server.description.operations import Operation, operation_of, request_schemas
-from server.description.shapes import Schema, of_models, reference
+from server.description.shapes import Schema, either, of_models, reference
 from server.errors import is_anthropic
 from server.middleware import ALWAYS, PUBLIC
 from server.routing import Endpoint, Routes
@@ -106,7 +106,7 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 
 def _responses(operation: Operation, path: str) -> dict[str, Any]:
-    statuses = set(operation.errors)
+    statuses = {403, *operation.errors}
     if path not in PUBLIC:
         statuses.add(401)
     if path not in ALWAYS:
@@ -116,9 +116,13 @@ def _responses(operation: Operation, path: str) -> dict[str, Any]:
         responses[str(operation.status)] = _answer(operation)
     error = ANTHROPIC_ERROR if is_anthropic(path) else ERROR
     for status in sorted(statuses):
-        name = "FeatureDisabled" if status == 403 else error
-        content = {"application/json": {"schema": reference(name)}}
-        responses[str(status)] = {"description": MEANINGS[status], "content": content}
+        schema = reference(error)
+        meaning = MEANINGS[status]
+        if status in operation.errors and status == 403:
+            schema = either(schema, reference("FeatureDisabled"))
+            meaning += " Or this server does not have it."
+        content = {"application/json": {"schema": schema}}
+        responses[str(status)] = {"description": meaning, "content": content}
     return responses
 
 

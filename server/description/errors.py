@@ -11,7 +11,7 @@ ANTHROPIC_ERROR: Final = "AnthropicError"
 MEANINGS: Final[Mapping[int, str]] = {
     400: "Something in the request is wrong: `param` names the field.",
     401: "The server has API keys (--api-key), and the request carries none of them.",
-    403: "This server does not have it.",
+    403: "The Host header is none of this server's names (--allowed-hosts).",
     404: "There is no such thing.",
     408: "The body did not come within --body-timeout.",
     413: "The body is longer than --max-body-bytes.",

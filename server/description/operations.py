@@ -52,7 +52,7 @@ def _completion(request: str, answer: Schema, *events: str) -> Operation:
 
 
 def _of_chat(request: str, answer: str, *more: int) -> Operation:
-    return Operation(request, reference(answer), errors=(*OF_A_BODY, *more))
+    return Operation(request, reference(answer), errors=(*OF_A_COMPLETION, *more))
 
 
 _NATIVE: Final = either(reference("Completion"), array_of(reference("Completion")))

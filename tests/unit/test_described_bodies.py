@@ -128,8 +128,8 @@ async def test_what_is_read_is_described(
         seen.append(Watched(value))
         return seen[-1]
 
-    # orjson is the body's only reader; what it made is looked at by the handlers alone.
-    monkeypatch.setattr("server.body.orjson.loads", lambda _: watch(REQUIRED[kind_of(path)]))
+    # The body's only reader; what it made is looked at by the handlers alone.
+    monkeypatch.setattr("server.body.decode_json", lambda *_: watch(REQUIRED[kind_of(path)]))
     await status_of(app, path, {})
     assert seen
     assert seen[0].asked <= set(schema["properties"]) | {"n_cmpl", "prompt"}

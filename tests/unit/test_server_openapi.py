@@ -87,7 +87,7 @@ async def test_bodies_parameters_and_streams_are_described() -> None:
     described = await description(make_app(FakeEngine()))
     completion = described.document["paths"]["/v1/completions"]["post"]
     assert set(completion["responses"]) == {
-        *("200", "400", "401", "408", "413", "415", "500", "503"),
+        *("200", "400", "401", "403", "408", "413", "415", "500", "503"),
     }
     assert set(completion["responses"]["200"]["content"]) == {
         "application/json",
@@ -109,18 +109,21 @@ async def test_keys_are_described(keys: tuple[str, ...], n_ways: int) -> None:
     assert "security" not in paths["/health"]["get"]
 
 
-async def test_what_is_said_of_keys_and_loading_is_so_for_every_route() -> None:
+async def test_what_is_said_of_hosts_keys_and_loading_is_so_for_every_route() -> None:
     app = make_app(FakeEngine(), api_key=("secret",), slot_save_path=".", props=True)
+    local = make_app(FakeEngine())
     state: ServerState = app.state.server
     described = await description(app)
     for method, path, operation in described.operations():
         state.phase = Phase.READY
+        foreign = await ask(local, method, path, b"{}", {b"host": b"evil.example"})
+        assert (foreign.status == 403) == ("403" in operation["responses"]), path
         refused = await ask(app, method, path, b"{}", {})
         assert (refused.status == 401) == ("security" in operation), path
         state.phase = Phase.LOADING
         loading = await ask(app, method, path, b"{}", KEY)
         assert (loading.status == 503) == ("503" in operation["responses"]), path
-        for answer in (refused, loading):
+        for answer in (refused, loading, foreign):
             if answer.status != 200:
                 kind = answer.headers.get("content-type", "")
                 assert not described.answer_faults(method, path, answer.status, kind, answer.json)
