@@ -39,9 +39,9 @@ def test_the_printed_config_is_a_config_file_with_the_same_meaning(tmp_path: Pat
 
 def test_a_dry_run_says_what_llama_cpp_then_takes() -> None:
     """Within 1 %, or what rounding to 0.1 MiB leaves: llama.cpp's own log of a real start."""
-    flags = ("-c", "1024", "-np", "2", "-ub", "256", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on")
+    flags = ["-c", "1024", "-np", "2", "-ub", "256", "-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on"]
     # Where the processor has AMX weights are copied, and the log has the mapped file's size, too.
-    flags += ("--no-repack",)
+    flags.append("--no-repack")
     done = run(*flags, "--dry-run")
     assert done.returncode == 0, done.stderr
     row = re.search(r"^CPU +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)
