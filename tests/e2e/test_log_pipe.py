@@ -16,7 +16,7 @@ from tests.e2e.test_listening import wait_healthy
 from tests.support.bystander import watching
 from tests.support.server import UNPACED
 
-N_REQUESTS = 3000
+N_REQUESTS = 1000
 PATH = "/nowhere/" + "x" * 400
 
 
@@ -49,7 +49,7 @@ def dropped(client: httpx.Client) -> float:
     "flags", [(), ("--log-jsonl",), ("-v",)], ids=["standard error", "standard output", "verbose"]
 )
 def test_a_full_pipe_holds_up_nobody(flags: tuple[str, ...]) -> None:
-    with unread("--log-queue-bytes", "100000", *flags) as (client, process):
+    with unread("--log-queue-bytes", "20000", *flags) as (client, process):
         assert dropped(client) == 0 or "-v" in flags
         port = client.base_url.port
         assert port is not None
@@ -72,8 +72,8 @@ def test_a_full_pipe_holds_up_nobody(flags: tuple[str, ...]) -> None:
 
 
 def test_a_full_pipe_does_not_keep_the_process() -> None:
-    with unread("--log-queue-bytes", "100000") as (client, process):
-        for _ in range(1500):
+    with unread("--log-queue-bytes", "20000") as (client, process):
+        for _ in range(400):
             client.post(PATH)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
@@ -81,9 +81,9 @@ def test_a_full_pipe_does_not_keep_the_process() -> None:
 
 def test_a_full_pipe_leaves_the_file_alone(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with unread("--log-file", str(log)) as (client, process):
-        for _ in range(1500):
+    with unread("--log-queue-bytes", "200000", "--log-file", str(log)) as (client, process):
+        for _ in range(400):
             client.post(PATH)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
-    assert log.read_text().count("status=404") == 1500
+    assert log.read_text().count("status=404") == 400
