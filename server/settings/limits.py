@@ -62,7 +62,7 @@ class LimitSettings(OptionGroup):
             "numbers in a request body, token ids say; 400 beyond",
             metavar="N",
         ),
-    ] = 2_097_152
+    ] = 1_048_576
     max_tools: Annotated[
         int,
         Field(ge=1),
@@ -76,7 +76,7 @@ class LimitSettings(OptionGroup):
             "tokens that a request's logit_bias may name; 400 beyond",
             metavar="N",
         ),
-    ] = 65_536
+    ] = 32_768
     max_header_bytes: Annotated[
         int,
         Field(ge=1024),

@@ -103,10 +103,10 @@ def test_odd_keys_of_logit_bias(server: Server, key: str) -> None:
     ("body", "said"),
     [
         ({"prompt": ["a"] * 130, "n": 2}, "260 completions in one request: 3 can run and 256"),
-        ({"prompt": "a", "logit_bias": [[1, 1]] * 65_537}, "at most 65536 tokens"),
-        ({"prompt": "a", "logit_bias": {"a b " * 40_000: 1}}, "at most 65536 tokens"),
+        ({"prompt": "a", "logit_bias": [[1, 1]] * 32_769}, "at most 32768 tokens"),
+        ({"prompt": "a", "logit_bias": {"a b " * 40_000: 1}}, "at most 32768 tokens"),
         ({"prompt": [[]] * 131_072}, "(--max-json-values)"),
-        ({"prompt": [1] * 2_097_153}, "(--max-json-numbers)"),
+        ({"prompt": [1] * 1_048_577}, "(--max-json-numbers)"),
     ],
 )
 def test_limits_name_themselves(server: Server, body: dict[str, Any], said: str) -> None:
