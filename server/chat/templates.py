@@ -101,6 +101,16 @@ class ChatTemplates:
         loading = self._loading
         return loading is not None and not loading.cancelled() and loading.exception() is None
 
+    async def describe(self, model: "ModelInfo") -> tuple[TemplateFacts, TemplateFacts | None]:
+        """`default` and `tool_use`; where no template can be rendered, no more than their text."""
+        try:
+            await self.load(model)
+        except ApiError:
+            default, tool_use = self._sources(model)
+            second = TemplateFacts(_TOOL_USE, tool_use, _NOTHING_KNOWN) if tool_use else None
+            return TemplateFacts(_DEFAULT, default, _NOTHING_KNOWN), second
+        return self.choose(has_tools=False), self.tool_use
+
     def choose(self, *, has_tools: bool) -> TemplateFacts:
         """The template for a request; call `load` before."""
         assert self.default is not None
@@ -128,16 +138,22 @@ class ChatTemplates:
             facts = TemplateFacts(_DEFAULT, override, _NOTHING_KNOWN, builtin=True)
             self.default = facts
             return
-        source = override or model.chat_template or ""
-        second = "" if override else model.chat_template_tool_use or ""
+        source, second = self._sources(model)
         if not self._settings.jinja:
-            self.default = TemplateFacts(_DEFAULT, source or CHATML, _NOTHING_KNOWN, builtin=True)
+            self.default = TemplateFacts(_DEFAULT, source, _NOTHING_KNOWN, builtin=True)
             return
-        if source in ("", "chatml"):
-            source = second or CHATML
         self.default = await self._facts(_DEFAULT, source)
         if second:
             self.tool_use = await self._facts(_TOOL_USE, second)
+
+    def _sources(self, model: "ModelInfo") -> tuple[str, str]:
+        """Texts of the default template and of the second one, which may be empty."""
+        override = self._settings.template_override()
+        source = override or model.chat_template or ""
+        second = "" if override else model.chat_template_tool_use or ""
+        if not self._settings.jinja:
+            return source or CHATML, second
+        return (second or CHATML) if source in ("", "chatml") else source, second
 
     async def _facts(self, name: str, source: str) -> TemplateFacts:
         try:

@@ -95,8 +95,7 @@ async def props(request: Request) -> Response:
     """llama-server's description of the server and of the defaults."""
     state = state_of(request)
     model, settings = state.engine.model, state.settings
-    await state.chat.load(model)
-    template, tool_use = state.chat.choose(has_tools=False), state.chat.tool_use
+    template, tool_use = await state.chat.describe(model)
     defaults = GenerationSettings(
         sampling=settings.sampling_defaults(), n_predict=-1
     ).to_defaults_json()
