@@ -31,6 +31,7 @@ class LlamaCellStore final : public CellStore {
   [[nodiscard]] std::int32_t n_cells() const noexcept override;
   [[nodiscard]] std::int32_t n_parked() const noexcept override;
   [[nodiscard]] bool is_full() const noexcept override;
+  [[nodiscard]] bool prefers_low_cells() const noexcept override { return true; }
   void measure(const Slot& slot) override;
   [[nodiscard]] std::size_t part_bytes(std::int32_t n) const noexcept override;
   [[nodiscard]] std::int32_t n_part_max() const noexcept override {

@@ -78,6 +78,8 @@ bool SlotKeeper::has_room(const CellStore& store, std::span<const Slot> slots,
   if (!cache_.has_unfinished()) return true;
   const RequestSpec& spec = *seating.slot->spec;
   if (spec.n_cache_reuse > 0) return false;  // its cells may move: what is parked of them first
+  // One part, which takes less than a millisecond, and low cells are free.
+  if (store.prefers_low_cells() && store.n_parked() <= n_part_) return false;
   std::size_t n_needed = spec.prompt.size() + 1;
   for (const Slot& slot : slots) {
     if (&slot == seating.slot) continue;
