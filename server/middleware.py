@@ -138,4 +138,6 @@ class RequestMiddleware:
         # Probes and scrapes come every few seconds and say nothing.
         quiet = scope["method"] == "GET" and record.status < 400
         level = self._log.debug if quiet else self._log.info
-        level("request", method=scope["method"], path=scope["path"], **record.to_log())
+        # As it was sent: decoded it may hold line ends and look like lines of ours.
+        path = scope.get("raw_path", b"").decode("latin-1") or scope["path"]
+        level("request", method=scope["method"], path=path, **record.to_log())

@@ -61,7 +61,8 @@ async def detokenize(request: Request) -> Response:
     """`tokens` to text, control tokens spelled out."""
     body = await read_object(request)
     engine = state_of(request).engine
-    tokens = body.get("tokens") or []
+    tokens = body.get("tokens")
+    tokens = [] if tokens is None else tokens
     if not isinstance(tokens, list):
         raise invalid_field("tokens", f"type must be array, but is {json_type(tokens)}")
     pieces = engine.token_pieces_special

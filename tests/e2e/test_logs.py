@@ -25,6 +25,7 @@ def run_once(*flags: str) -> tuple[str, str]:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
             wait_healthy(client)
             assert client.post("/tokenize", json={"content": "secret"}).status_code == 200
+            assert client.post("/no%0Asuch%00path").status_code == 404
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=20)
     finally:
@@ -48,6 +49,7 @@ def test_plain_lines_without_prefix_and_time() -> None:
     _, err = run_once("--no-log-prefix", "--no-log-timestamps", "--log-colors", "off")
     assert err.startswith("start ")
     assert "secret" not in err
+    assert "path=/no%0Asuch%00path" in err
 
 
 def test_colours_where_they_are_asked_for() -> None:
