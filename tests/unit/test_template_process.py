@@ -12,7 +12,7 @@ import pytest
 from server.chat import renderer as renderer_module
 from server.chat import template_process
 from server.chat.renderer import Renderer, RendererFault, TemplateError
-from tests.unit.asgi_client import post
+from tests.unit.asgi_client import get, post
 from tests.unit.fake_engine import FakeEngine
 from tests.unit.server_app import make_app
 
@@ -124,6 +124,8 @@ async def test_one_that_cannot_start_is_said_to(
         request = await post(app, path, body).done()
         assert request.status == 500
         assert "chat templates cannot be started" in request.json["error"]["message"]
+    props = await get(app, "/props").done()  # what does not need it is told all the same
+    assert (props.status, bool(props.json["chat_template"])) == (200, True)
     monkeypatch.undo()
     assert (await post(app, "/apply-template", body).done()).status == 200
     app.state.server.chat.close()
