@@ -1,4 +1,4 @@
-"""What an event of the engine says. Numbers mirror csrc/records.h."""
+"""What an event of the engine says. Numbers mirror csrc/request/records.h."""
 
 from enum import IntEnum
 

@@ -31,7 +31,7 @@ class Request:
     `n_indent`: spaces and tabs that every line after the first must begin with, else the text ends
     before what follows them; 0: no limit. `t_max_ms`: the first line that ends so long after the
     first token is the last one, but a text of one line goes on; below 1: no limit. Both as
-    llama-server has them, see csrc/text_limits.h.
+    llama-server has them, see csrc/request/text_limits.h.
 
     `lora_scales`: one for each adapter of `ModelOptions.loras`; None: theirs. Cells that others
     computed are not reused; slots with the same ones decode together.

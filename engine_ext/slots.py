@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     _native = load_native()
 
-# Numbers mirror csrc/slot_action.h.
+# Numbers mirror csrc/slots/slot_action.h.
 _COPY: Final = 0
 _RESTORE: Final = 1
 _ERASE: Final = 2

@@ -1,4 +1,4 @@
-"""State and counters of an engine. Numbers mirror csrc/decode_thread.h."""
+"""State and counters of an engine. Numbers mirror csrc/decode/decode_thread.h."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

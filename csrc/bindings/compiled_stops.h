@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "stop_strings.h"
+#include "request/stop_strings.h"
 
 namespace unpaced {
 

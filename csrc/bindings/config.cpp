@@ -1,6 +1,6 @@
 // What the engine is started with.
 #include "bindings/python.h"
-#include "engine_config.h"
+#include "model/engine_config.h"
 
 namespace unpaced {
 namespace {

@@ -1,10 +1,10 @@
 // Memory that a model would take, and devices that there are, as dicts.
-#include "memory_plan.h"
+#include "model/memory_plan.h"
 
 #include <string>
 
 #include "bindings/python.h"
-#include "memory_fit.h"
+#include "model/memory_fit.h"
 
 namespace unpaced {
 namespace {

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/cpu_affinity.h"
+#include "base/json_shape.h"
+#include "base/time_slice.h"
 #include "bindings/python.h"
-#include "chat_format.h"
-#include "cpu_affinity.h"
-#include "json_shape.h"
-#include "log_sink.h"
-#include "time_slice.h"
+#include "log/log_sink.h"
+#include "vocabulary/chat_format.h"
 
 namespace unpaced {
 namespace {

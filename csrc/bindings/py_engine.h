@@ -11,7 +11,7 @@
 #include "bindings/python.h"
 #include "bindings/token_event.h"
 #include "bindings/token_frames.h"
-#include "engine.h"
+#include "engine/engine.h"
 
 namespace unpaced {
 

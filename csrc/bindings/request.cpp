@@ -6,7 +6,7 @@
 
 #include "bindings/compiled_stops.h"
 #include "bindings/python.h"
-#include "engine.h"
+#include "engine/engine.h"
 
 namespace unpaced {
 namespace {

@@ -1,6 +1,6 @@
 // What the front end has a slot do.
 #include "bindings/python.h"
-#include "engine.h"
+#include "engine/engine.h"
 
 namespace unpaced {
 

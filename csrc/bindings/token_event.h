@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "records.h"
+#include "request/records.h"
 
 namespace unpaced {
 

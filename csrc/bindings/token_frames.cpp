@@ -5,7 +5,7 @@
 #include <charconv>
 #include <utility>
 
-#include "json_text.h"
+#include "base/json_text.h"
 
 namespace unpaced {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/histogram.h"
+#include "base/token.h"
 #include "bindings/python.h"
-#include "histogram.h"
-#include "sampling/sampling_params.h"
 
 namespace unpaced {
 

@@ -1,4 +1,4 @@
-#include "grammar_engine.h"
+#include "grammar/grammar_engine.h"
 
 #include <array>
 #include <stdexcept>

@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/task_pool.h"
 #include "grammar/llguidance_library.h"
 #include "grammar/mask_memory.h"
+#include "grammar/token_mask.h"
 #include "grammar/trigger_watch.h"
-#include "task_pool.h"
-#include "token_mask.h"
-#include "vocabulary.h"
+#include "vocabulary/vocabulary.h"
 
 namespace unpaced {
 

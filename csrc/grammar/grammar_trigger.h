@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sampling/sampling_params.h"
+#include "base/token.h"
 
 namespace unpaced {
 

@@ -1,4 +1,4 @@
-#include "llguidance_library.h"
+#include "grammar/llguidance_library.h"
 
 #include <dlfcn.h>
 

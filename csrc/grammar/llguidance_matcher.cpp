@@ -1,4 +1,4 @@
-#include "llguidance_matcher.h"
+#include "grammar/llguidance_matcher.h"
 
 #include <algorithm>
 #include <cctype>

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "grammar/grammar_engine.h"
-#include "token_matcher.h"
+#include "grammar/token_matcher.h"
 
 namespace unpaced {
 

@@ -1,9 +1,9 @@
-#include "trigger_watch.h"
+#include "grammar/trigger_watch.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "stop_strings.h"
+#include "request/stop_strings.h"
 
 namespace unpaced {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "grammar/grammar_trigger.h"
-#include "token_pieces.h"
+#include "request/token_pieces.h"
 
 namespace unpaced {
 

@@ -1,10 +1,10 @@
-#include "logprobs.h"
+#include "sampling/logprobs.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "float_math.h"
+#include "sampling/arithmetic/float_math.h"
 
 namespace unpaced {
 namespace {

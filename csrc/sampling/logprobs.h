@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "candidates.h"
-#include "logit_row.h"
-#include "records.h"
+#include "base/token.h"
+#include "sampling/candidates/candidates.h"
+#include "sampling/row/logit_row.h"
 
 namespace unpaced {
 

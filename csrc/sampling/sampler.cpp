@@ -1,17 +1,17 @@
-#include "sampler.h"
+#include "sampling/sampler.h"
 
 #include <algorithm>
 
-#include "draw.h"
-#include "float_math.h"
-#include "min_p.h"
-#include "sort.h"
-#include "temperature.h"
-#include "top_k.h"
-#include "top_n_sigma.h"
-#include "top_p.h"
-#include "typical_p.h"
-#include "xtc.h"
+#include "sampling/arithmetic/float_math.h"
+#include "sampling/candidates/draw.h"
+#include "sampling/candidates/sort.h"
+#include "sampling/chain/min_p.h"
+#include "sampling/chain/temperature.h"
+#include "sampling/chain/top_k.h"
+#include "sampling/chain/top_n_sigma.h"
+#include "sampling/chain/top_p.h"
+#include "sampling/chain/typical_p.h"
+#include "sampling/chain/xtc.h"
 
 namespace unpaced {
 

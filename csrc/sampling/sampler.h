@@ -10,17 +10,17 @@
 #include <span>
 #include <vector>
 
-#include "adaptive_p.h"
-#include "candidates.h"
-#include "dry_breakers.h"
-#include "infill.h"
-#include "logit_row.h"
-#include "mirostat.h"
-#include "mt19937.h"
-#include "repetition.h"
-#include "row_filters.h"
-#include "sampler_streams.h"
-#include "sampling_params.h"
+#include "sampling/arithmetic/mt19937.h"
+#include "sampling/candidates/candidates.h"
+#include "sampling/chain/adaptive_p.h"
+#include "sampling/chain/dry_breakers.h"
+#include "sampling/chain/infill.h"
+#include "sampling/chain/mirostat.h"
+#include "sampling/chain/repetition.h"
+#include "sampling/chain/row_filters.h"
+#include "sampling/chain/sampling_params.h"
+#include "sampling/row/logit_row.h"
+#include "sampling/sampler_streams.h"
 
 namespace unpaced {
 

@@ -1,8 +1,8 @@
 // What sampling moves from token to token beside the text: the random streams and mirostat's state.
 #pragma once
 
-#include "mirostat.h"
-#include "mt19937.h"
+#include "sampling/arithmetic/mt19937.h"
+#include "sampling/chain/mirostat.h"
 
 namespace unpaced {
 

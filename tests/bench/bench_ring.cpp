@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include "cpu_affinity.h"
-#include "records.h"
-#include "spsc_ring.h"
-#include "wakeup.h"
+#include "base/cpu_affinity.h"
+#include "base/spsc_ring.h"
+#include "base/wakeup.h"
+#include "request/records.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ring and wake-up: records a second, loss and order, round trip, latency to asyncio.
 
-The measured code is csrc/spsc_ring.h and csrc/wakeup.*, compiled here with bench_ring.cpp into a
+The measured code is csrc/base/spsc_ring.h and csrc/base/wakeup.*, compiled here with bench_ring.cpp into a
 library of its own. Records are the engine's 64-byte TokenEvent; the reader checks every one of
 them. Latency is from the writer's clock reading before its first push to the first line of the
 callback that loop.add_reader() runs; the writer paces itself like a decode thread and sits on the

@@ -23,7 +23,7 @@ def compile_library(folder: Path) -> ctypes.CDLL:
     """bench_ring.cpp with the engine's sources, optimised as the engine is."""
     library = folder / "libbench_ring.so"
     csrc = ROOT / "csrc"
-    sources = [ROOT / "tests/bench/bench_ring.cpp", csrc / "wakeup.cpp", csrc / "cpu_affinity.cpp"]
+    sources = [ROOT / "tests/bench/bench_ring.cpp", csrc / "base/wakeup.cpp", csrc / "base/cpu_affinity.cpp"]
     flags = ["-std=c++20", "-O3", "-DNDEBUG", "-march=native", "-fPIC", "-shared", "-pthread"]
     compiler = os.environ.get("CXX", "c++")
     subprocess.run(

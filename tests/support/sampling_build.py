@@ -24,7 +24,7 @@ _FLAGS = "-std=c++20 -O3 -ffp-contract=off -fPIC"
 
 
 def _sources() -> list[Path]:
-    return [_CAPI / "sampling_capi.cpp", *sorted((_ROOT / "csrc" / "sampling").glob("*.cpp"))]
+    return [_CAPI / "sampling_capi.cpp", *sorted((_ROOT / "csrc" / "sampling").rglob("*.cpp"))]
 
 
 def _run(command: list[str]) -> None:

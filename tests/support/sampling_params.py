@@ -1,4 +1,4 @@
-"""Sampling parameters of a test, and their form in C (csrc/sampling/sampling_params.h)."""
+"""Sampling parameters of a test, and their form in C (csrc/sampling/chain/sampling_params.h)."""
 
 import ctypes
 from collections.abc import Iterable

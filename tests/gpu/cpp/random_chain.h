@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "request.h"
+#include "request/request.h"
 
 namespace unpaced::test {
 

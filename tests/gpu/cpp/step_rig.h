@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "device/cuda_memory.h"
-#include "device/device_sampler.h"
-#include "device/sample_kernels.h"
+#include "device/draw/sample_kernels.h"
+#include "device/loop/device_sampler.h"
+#include "device/state/cuda_memory.h"
 
 namespace unpaced::test {
 

@@ -1,5 +1,5 @@
 // The tests of the decode thread alone have no ggml that could abort: log_sink.cpp is not linked.
-#include "log_sink.h"
+#include "log/log_sink.h"
 
 namespace unpaced {
 

@@ -9,7 +9,7 @@
 
 #include "check.h"
 #include "front_end.h"
-#include "log_sink.h"
+#include "log/log_sink.h"
 #include "scripted_stepper.h"
 
 namespace {

@@ -4,8 +4,8 @@
 #include <stdexcept>
 
 #include "check.h"
-#include "decode_thread.h"
-#include "engine_lost.h"
+#include "decode/decode_thread.h"
+#include "decode/engine_lost.h"
 #include "front_end.h"
 #include "scripted_stepper.h"
 

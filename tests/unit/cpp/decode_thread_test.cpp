@@ -1,8 +1,8 @@
 // The decode thread's loop with a scripted stepper: life, slots and their order, health, affinity.
-#include "decode_thread.h"
+#include "decode/decode_thread.h"
 
+#include "base/cpu_affinity.h"
 #include "check.h"
-#include "cpu_affinity.h"
 #include "front_end.h"
 #include "scripted_stepper.h"
 

@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "check.h"
-#include "decode_thread.h"
+#include "decode/decode_thread.h"
 #include "front_end.h"
 #include "scripted_stepper.h"
 

@@ -1,8 +1,8 @@
 // When the decode thread wakes its reader: at most once a step, and less often for tokens that come
 // faster than the wake interval, but at once for what cannot wait.
+#include "base/cpu_affinity.h"
 #include "check.h"
-#include "cpu_affinity.h"
-#include "decode_thread.h"
+#include "decode/decode_thread.h"
 #include "front_end.h"
 #include "scripted_stepper.h"
 

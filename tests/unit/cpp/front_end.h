@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "decode_thread.h"
+#include "decode/decode_thread.h"
 
 namespace unpaced::test {
 

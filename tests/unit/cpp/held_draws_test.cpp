@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "check.h"
+#include "grammar/token_mask.h"
 #include "model_engine.h"
 #include "tied_tokens.h"
-#include "token_mask.h"
 
 namespace {
 

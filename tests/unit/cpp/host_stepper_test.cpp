@@ -1,6 +1,6 @@
 // HostStepper on a real model: prefill in chunks, reuse of the KV, slots beside each other, limits,
 // errors, logprobs.
-#include "host_stepper.h"
+#include "host/host_stepper.h"
 
 #include <cmath>
 #include <limits>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "llama.h"
-#include "sampling/sampling_params.h"
+#include "sampling/chain/sampling_params.h"
 
 namespace unpaced::test {
 

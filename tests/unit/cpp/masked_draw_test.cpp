@@ -1,5 +1,5 @@
 // draw_token: a reasoning budget and a grammar beside each other.
-#include "masked_draw.h"
+#include "grammar/masked_draw.h"
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 // What fit_to_memory leaves of a context and of the layers on GPUs, for a model whose needs are
 // known: 100 bytes a layer and 10 a cell and layer, on device GPU0 where the layer is, else on the
 // host.
-#include "memory_fit.h"
+#include "model/memory_fit.h"
 
 #include <stdexcept>
 

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "front_end.h"
-#include "host_stepper.h"
-#include "log_sink.h"
-#include "model.h"
+#include "host/host_stepper.h"
+#include "log/log_sink.h"
+#include "model/model.h"
 
 namespace unpaced::test {
 

@@ -1,6 +1,6 @@
 // What top-p's float32 sums are said to be at most and at least (sampling/nucleus_bounds.h) against
 // the sums themselves.
-#include "sampling/nucleus_bounds.h"
+#include "sampling/arithmetic/nucleus_bounds.h"
 
 #include <algorithm>
 #include <cmath>

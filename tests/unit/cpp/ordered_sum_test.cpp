@@ -1,6 +1,6 @@
 // Sums taken apart (sampling/ordered_sum.h) against the same sums made one addition after another,
 // and the device's logarithms and powers against libm's.
-#include "sampling/ordered_sum.h"
+#include "sampling/arithmetic/ordered_sum.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "check.h"
-#include "sampling/libm_f32.h"
+#include "sampling/arithmetic/libm_f32.h"
 
 namespace unpaced {
 namespace {

@@ -1,5 +1,5 @@
 // ReasoningBudget: what counts, what is forced, and what ends or begins thoughts.
-#include "reasoning_budget.h"
+#include "request/reasoning_budget.h"
 
 #include <algorithm>
 #include <random>

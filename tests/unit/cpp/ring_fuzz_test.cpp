@@ -2,10 +2,10 @@
 // capacity, the burst lengths and the pauses.
 #include <random>
 
+#include "base/spsc_ring.h"
 #include "check.h"
 #include "numbered_record.h"
 #include "random_pause.h"
-#include "spsc_ring.h"
 
 namespace {
 

@@ -42,7 +42,7 @@ void* relacy_memcpy(void* to, const void* from, std::size_t n_bytes);
 #define UNPACED_CHECK_THREADS 0
 #define atomic relacy_atomic
 #define memcpy relacy_memcpy
-#include "wakeup.h"
+#include "base/wakeup.h"
 #undef atomic
 #undef memcpy
 // clang-format on

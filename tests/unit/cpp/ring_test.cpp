@@ -7,10 +7,10 @@
 #include <random>
 #include <stdexcept>
 
+#include "base/spsc_ring.h"
 #include "check.h"
 #include "numbered_record.h"
-#include "records.h"
-#include "spsc_ring.h"
+#include "request/records.h"
 
 namespace {
 

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "check.h"
-#include "sampling/dry.h"
-#include "sampling/introsort.h"
-#include "sampling/logit_row.h"
-#include "sampling/mt19937.h"
-#include "sampling/sort.h"
-#include "sampling/token_history.h"
-#include "sampling/token_table.h"
-#include "sampling/vocabulary_kernels.h"
+#include "sampling/arithmetic/introsort.h"
+#include "sampling/arithmetic/mt19937.h"
+#include "sampling/candidates/sort.h"
+#include "sampling/chain/dry.h"
+#include "sampling/row/logit_row.h"
+#include "sampling/row/token_history.h"
+#include "sampling/row/token_table.h"
+#include "sampling/row/vocabulary_kernels.h"
 
 namespace unpaced {
 namespace {

@@ -15,10 +15,10 @@
 
 #include "llama.h"
 #include "llama_reference.h"
-#include "sampling/dry_breakers.h"
+#include "sampling/chain/dry_breakers.h"
 #include "sampling/logprobs.h"
+#include "sampling/row/vocabulary_kernels.h"
 #include "sampling/sampler.h"
-#include "sampling/vocabulary_kernels.h"
 
 namespace {
 

@@ -1,17 +1,17 @@
 // Compiles the shared sampling arithmetic as device code: a whole chain on a list of candidates.
 //   nvcc -std=c++20 -arch=sm_90 --fmad=false -I csrc -c tests/unit/cpp/sampling_on_device.cu
-#include "sampling/draw.h"
-#include "sampling/dry.h"
-#include "sampling/min_p.h"
-#include "sampling/mirostat.h"
-#include "sampling/mt19937.h"
-#include "sampling/penalties.h"
-#include "sampling/temperature.h"
-#include "sampling/top_k.h"
-#include "sampling/top_n_sigma.h"
-#include "sampling/top_p.h"
-#include "sampling/typical_p.h"
-#include "sampling/xtc.h"
+#include "sampling/candidates/draw.h"
+#include "sampling/chain/dry.h"
+#include "sampling/chain/min_p.h"
+#include "sampling/chain/mirostat.h"
+#include "sampling/arithmetic/mt19937.h"
+#include "sampling/chain/penalties.h"
+#include "sampling/chain/temperature.h"
+#include "sampling/chain/top_k.h"
+#include "sampling/chain/top_n_sigma.h"
+#include "sampling/chain/top_p.h"
+#include "sampling/chain/typical_p.h"
+#include "sampling/chain/xtc.h"
 
 namespace unpaced {
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "common_prefix.h"
-#include "decode_thread.h"
-#include "stepper.h"
+#include "decode/decode_thread.h"
+#include "decode/stepper.h"
+#include "slots/common_prefix.h"
 
 namespace unpaced::test {
 

@@ -1,5 +1,5 @@
 // The keeper's turns, over a store of cells that are tokens.
-#include "slot_keeper.h"
+#include "decode/slot_keeper.h"
 
 #include <algorithm>
 #include <chrono>

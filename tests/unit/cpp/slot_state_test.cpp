@@ -9,9 +9,9 @@
 #include <limits>
 
 #include "check.h"
-#include "kv_cells.h"
 #include "model_engine.h"
-#include "slot_file.h"
+#include "slots/kv_cells.h"
+#include "slots/slot_file.h"
 
 namespace {
 

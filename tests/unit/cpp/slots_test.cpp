@@ -2,12 +2,12 @@
 #include <algorithm>
 
 #include "check.h"
-#include "chunk_reuse.h"
-#include "context_shift.h"
 #include "front_end.h"
-#include "prompt_cache.h"
+#include "kept/prompt_cache.h"
 #include "scripted_stepper.h"
-#include "slot_choice.h"
+#include "slots/chunk_reuse.h"
+#include "slots/context_shift.h"
+#include "slots/slot_choice.h"
 
 namespace {
 

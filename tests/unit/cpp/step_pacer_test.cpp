@@ -1,5 +1,5 @@
 // StepPacer against a GPU that is made up: how often it looks, and how late it sees a token.
-#include "device/step_pacer.h"
+#include "device/loop/step_pacer.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "records.h"
+#include "request/records.h"
 
 namespace unpaced::test {
 

@@ -1,5 +1,5 @@
 // TokenMask: verdicts and masks are the matcher's, whoever is faster, and nobody waits for ever.
-#include "token_mask.h"
+#include "grammar/token_mask.h"
 
 #include <atomic>
 #include <chrono>

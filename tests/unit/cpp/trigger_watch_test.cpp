@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "token_mask.h"
+#include "grammar/token_mask.h"
 
 namespace {
 

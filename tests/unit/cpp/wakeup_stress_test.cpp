@@ -5,12 +5,12 @@
 
 #include <random>
 
+#include "base/cpu_affinity.h"
+#include "base/spsc_ring.h"
+#include "base/wakeup.h"
 #include "check.h"
-#include "cpu_affinity.h"
 #include "numbered_record.h"
 #include "random_pause.h"
-#include "spsc_ring.h"
-#include "wakeup.h"
 
 namespace {
 

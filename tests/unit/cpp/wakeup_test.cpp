@@ -1,13 +1,13 @@
 // Wakeup: when it writes, when it does not, and what a reader sees.
-#include "wakeup.h"
+#include "base/wakeup.h"
 
 #include <poll.h>
 #include <pthread.h>
 
 #include <csignal>
 
+#include "base/spsc_ring.h"
 #include "check.h"
-#include "spsc_ring.h"
 
 namespace {
 

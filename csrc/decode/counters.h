@@ -1,0 +1,54 @@
+// What the decode thread counts. It is the only writer; anyone may read.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "decode/host_reason.h"
+
+namespace unpaced {
+
+// A relaxed counter with one writer: no read-modify-write is needed, and nothing is ordered by it.
+class Counter {
+ public:
+  void add(std::uint64_t n) noexcept {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  void set(std::uint64_t n) noexcept { value_.store(n, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t get() const noexcept {
+    return value_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+struct alignas(128) Counters {
+  Counter n_steps;              // turns of the loop that had an active slot
+  Counter n_busy_slots;         // sum over steps of active slots
+  Counter n_tokens_decoded;     // sampled tokens
+  Counter n_tokens_device;      // those that the GPU drew and fed to itself
+  Counter n_tokens_prompt;      // prompt tokens computed, reused ones excluded
+  Counter n_tokens_cached;      // prompt tokens reused from a slot's KV
+  Counter n_requests_started;   // got a slot
+  Counter n_requests_finished;  // for any reason
+  Counter n_requests_cancelled;
+  Counter n_requests_failed;  // non-finite logits, llama_decode errors, exceptions
+  // By HostReason: decoded on the host, at least in part, although the loop is the GPU's.
+  std::array<Counter, kHostReasons> n_requests_host;
+  Counter n_window_graphs;  // CUDA graphs in the cache, one a window of KV cells
+  Counter n_slots_active;
+  Counter n_waiting;
+  Counter n_cache_bytes;   // of slot states in host memory
+  Counter n_cache_states;  // their number
+  Counter n_cache_lost;    // states whose cells were needed before they had been copied
+  // The longest time that slots' states took between two steps, and what it took altogether.
+  Counter cache_turn_us_max;
+  Counter cache_us;
+  Counter n_ring_full;   // times the decode thread had to wait for the reader
+  Counter last_step_us;  // steady clock: the heartbeat
+  Counter n_nodes;       // of graphs that the CPU has begun: the heartbeat within a step
+};
+
+}  // namespace unpaced

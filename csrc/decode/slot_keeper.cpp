@@ -1,0 +1,159 @@
+#include "decode/slot_keeper.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "slots/common_prefix.h"
+
+namespace unpaced {
+
+SlotKeeper::SlotKeeper(const SlotKeeperOptions& options, std::int32_t n_slots, Counters& counters)
+    : options_(options), counters_(counters), cache_(options.cache_bytes_max) {
+  seatings_.reserve(static_cast<std::size_t>(n_slots));
+}
+
+void SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const SlotChoice& choice,
+                          const RequestSpec& spec) {
+  const std::int64_t begin_us = steady_us();
+  CellStore* store = stepper.cell_store();
+  drop_stale(stepper);
+  Seating& seating = seatings_.emplace_back();
+  seating.slot = choice.slot;
+  seating.id = spec.id;
+  if (cache_.enabled()) {
+    if (store != nullptr) drop_lost(*store);
+    if (choice.takes_over) {
+      seating.takeover.updated = true;
+      keep(stepper, *choice.slot);
+      if (spec.cache_prompt && !spec.prompt_logprobs) look_for_better(stepper, seating, spec);
+    }
+    if (options_.cache_idle_slots) {
+      seating.takeover.n_idle = keep_idle(stepper, slots, *choice.slot);
+    }
+    if (store == nullptr && seating.state) restore_whole(stepper, seating);
+    count();
+  }
+  seating.is_ready = store == nullptr;
+  turn_us_ += steady_us() - begin_us;
+}
+
+bool SlotKeeper::keep(Stepper& stepper, const Slot& slot) {
+  if (slot.cells.empty() || slot.is_throwaway) return false;
+  CellStore* store = stepper.cell_store();
+  std::size_t n_bytes = 0;
+  if (store == nullptr) {
+    n_bytes = stepper.state_bytes(slot);
+  } else if (slot.n_cells() >= CellStore::kParkMin) {
+    store->measure(slot);
+    n_bytes = store->part_bytes(slot.n_cells());
+  }
+  if (!cache_.wants(slot.cells, n_bytes, slot.lora_scales)) return false;
+  cache_.make_room(slot.cells, n_bytes, slot.lora_scales);
+  dispose_dropped(store);
+  std::int32_t ticket = CellStore::kNoTicket;
+  try {
+    KeptState state;
+    state.tokens = slot.cells;
+    state.lora_scales = slot.lora_scales;
+    state.n_bytes = n_bytes;
+    if (store == nullptr) {
+      StatePart part = pool_.take(n_bytes, slot.n_cells());
+      if (!stepper.copy_state(slot, part.bytes())) return false;
+      state.parts.push_back(std::move(part));
+    } else {
+      if (store->is_full()) drop_unfinished(*store);
+      state.ticket = ticket = store->park(slot);
+      if (ticket == CellStore::kNoTicket) return false;
+    }
+    cache_.put(std::move(state));
+  } catch (const std::bad_alloc&) {  // the prompt will be computed anew, that is all
+    if (store != nullptr) store->unpark(ticket);
+    return false;
+  }
+  return true;
+}
+
+std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots, const Slot& taken) {
+  std::int32_t n_kept = 0;
+  for (Slot& slot : slots) {
+    if (slot.active() || &slot == &taken || slot.cells.empty()) continue;
+    const CellStore* store = stepper.cell_store();
+    if (store != nullptr && store->is_full()) break;  // later
+    if (keep(stepper, slot)) ++n_kept;
+    if (options_.clear_idle_slots) stepper.forget(slot);
+  }
+  return n_kept;
+}
+
+void SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec) {
+  Slot& slot = *seating.slot;
+  const bool is_of_use = slot.lora_scales == spec.lora_scales;
+  seating.state =
+      cache_.take(is_of_use ? std::span<const TokenId>(slot.cells) : std::span<const TokenId>(),
+                  spec.prompt, spec.lora_scales);
+  CellStore* store = stepper.cell_store();
+  if (!seating.state || store == nullptr) return;
+  KeptState& state = *seating.state;
+  stepper.forget(slot);
+  slot.is_throwaway = false;
+  slot.lora_scales = state.lora_scales;
+  // What follows is reused only where chunks may move.
+  seating.n_wanted = static_cast<std::int32_t>(
+      spec.n_cache_reuse > 0 ? state.tokens.size()
+                             : common_prefix_length(state.tokens, spec.prompt));
+  if (state.ticket == CellStore::kNoTicket) return;
+  store->lend(state.ticket, slot,
+              std::span(state.tokens).first(static_cast<std::size_t>(seating.n_wanted)));
+  dispose(store, state);
+  seating.state.reset();
+}
+
+void SlotKeeper::restore_whole(Stepper& stepper, Seating& seating) {
+  KeptState& kept = *seating.state;
+  SlotState state;
+  state.tokens = std::move(kept.tokens);
+  state.lora_scales = std::move(kept.lora_scales);
+  state.n_bytes = kept.n_bytes;
+  state.data = std::move(kept.parts.front().data);
+  seating.state.reset();
+  if (!stepper.restore_state(*seating.slot, state)) stepper.forget(*seating.slot);
+}
+
+std::optional<SlotKeeper::Ready> SlotKeeper::next_ready() noexcept {
+  const auto it = std::ranges::find_if(seatings_, &Seating::is_ready);
+  if (it == seatings_.end()) return std::nullopt;
+  const Ready ready{.slot = it->slot, .takeover = it->takeover};
+  seatings_.erase(it);
+  return ready;
+}
+
+void SlotKeeper::act(Stepper& stepper, Slot& slot, SlotAction& action) {
+  const std::int64_t begin_us = steady_us();
+  CellStore* store = stepper.cell_store();
+  switch (action.kind) {
+    case SlotActionKind::kCopy:
+      action.state.allocate(stepper.state_bytes(slot));
+      action.state.tokens = slot.cells;
+      action.state.lora_scales = slot.lora_scales;
+      action.succeeded = action.state.n_bytes > 0 && stepper.copy_state(slot, action.state.bytes());
+      action.n_tokens = slot.n_cells();
+      break;
+    case SlotActionKind::kRestore:
+      do {
+        action.succeeded = stepper.restore_state(slot, action.state);
+      } while (!action.succeeded && store != nullptr && drop_unfinished(*store));
+      if (!action.succeeded) stepper.forget(slot);
+      slot.is_throwaway = false;
+      action.n_tokens = slot.n_cells();
+      break;
+    case SlotActionKind::kErase:
+      action.n_tokens = slot.n_cells();
+      stepper.forget(slot);
+      action.succeeded = true;
+      break;
+  }
+  turn_us_ += steady_us() - begin_us;
+}
+
+}  // namespace unpaced

@@ -1,0 +1,106 @@
+// What happens to the slots' contents between requests: states go to host memory and come back, and
+// the front end copies, restores and erases them. Decode thread only, between steps.
+//
+// Where the stepper has a CellStore nobody waits for a copy that only serves later: what a slot
+// held is parked and copied in parts, a turn of them between two steps. What a prompt reuses comes
+// back in the same way, while the other slots decode.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "decode/counters.h"
+#include "decode/stepper.h"
+#include "kept/part_pool.h"
+#include "kept/prompt_cache.h"
+#include "slots/slot.h"
+#include "slots/slot_action.h"
+#include "slots/slot_choice.h"
+#include "slots/takeover.h"
+
+namespace unpaced {
+
+struct SlotKeeperOptions {
+  std::int64_t cache_bytes_max = 0;  // -1: no limit, 0: no prompt cache
+  bool cache_idle_slots = false;     // idle slots are copied there when another slot gets to work
+  bool clear_idle_slots = false;     // and give up their cells: they share one KV
+};
+
+class SlotKeeper {
+ public:
+  SlotKeeper(const SlotKeeperOptions& options, std::int32_t n_slots, Counters& counters);
+
+  // Before choice.slot, which is kSeating, begins on `spec`. The stepper has settled, and works
+  // ahead of no slot until the request begins.
+  void make_way(Stepper& stepper, std::span<Slot> slots, const SlotChoice& choice,
+                const RequestSpec& spec);
+  // The first one whose request can begin now; the keeper is done with it then.
+  struct Ready {
+    Slot* slot;
+    Takeover takeover;
+  };
+  [[nodiscard]] std::optional<Ready> next_ready() noexcept;
+
+  [[nodiscard]] bool has_work() const noexcept;
+  // One turn: parts are copied and restored for as long as two steps may be apart.
+  void work(Stepper& stepper, std::span<Slot> slots);
+  // A step follows, or the next turn.
+  void end_turn() noexcept;
+  // Something went wrong: copies under way are dropped.
+  void give_up(Stepper& stepper) noexcept;
+
+  // The action's slot is idle, the stepper has settled.
+  void act(Stepper& stepper, Slot& slot, SlotAction& action);
+
+ private:
+  // A request that waits in its slot for what it reuses.
+  struct Seating {
+    Slot* slot = nullptr;
+    RequestId id = 0;
+    Takeover takeover;
+    std::optional<KeptState> state;  // what comes back
+    std::size_t n_restored = 0;      // parts of it
+    std::int32_t n_wanted = 0;       // tokens of it
+    bool is_ready = false;
+  };
+
+  // False: it was not worth it, or there is no memory for it.
+  bool keep(Stepper& stepper, const Slot& slot);
+  // Of all idle slots but `taken`; returns their number.
+  std::int32_t keep_idle(Stepper& stepper, std::span<Slot> slots, const Slot& taken);
+  // The kept state that serves the request better than its slot takes the place of what that holds.
+  void look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec);
+  // Where states cannot be cut.
+  void restore_whole(Stepper& stepper, Seating& seating);
+
+  // slot_keeper_turns.cpp. These return false where there was nothing to do.
+  bool advance(CellStore& store, std::span<const Slot> slots, Seating& seating);
+  bool copy_next(CellStore& store);
+  // The next part of `state`; false: it has to be given up.
+  bool copy_part(CellStore& store, KeptState& state);
+  // Whether the request's cells are free, or never will be.
+  [[nodiscard]] bool has_room(const CellStore& store, std::span<const Slot> slots,
+                              const Seating& seating) noexcept;
+  void adapt(const CellStore& store, std::int64_t part_us) noexcept;
+  // Requests that ended before they began.
+  void drop_stale(Stepper& stepper);
+  // Copies whose cells were needed.
+  void drop_lost(CellStore& store) noexcept;
+  // False: there is none.
+  bool drop_unfinished(CellStore& store) noexcept;
+  void dispose(CellStore* store, KeptState& state) noexcept;
+  void dispose_dropped(CellStore* store) noexcept;
+  void count() noexcept;
+
+  const SlotKeeperOptions options_;
+  Counters& counters_;
+  PromptCache cache_;
+  PartPool pool_;
+  std::vector<Seating> seatings_;
+  std::int32_t n_part_ = 1;   // cells of the next part
+  std::int64_t turn_us_ = 0;  // spent since the last step
+};
+
+}  // namespace unpaced

@@ -1,0 +1,189 @@
+// SlotKeeper's turns between the steps: states on their way, part by part.
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "decode/slot_keeper.h"
+#include "slots/common_prefix.h"
+
+namespace unpaced {
+namespace {
+
+// Streams feel a turn as a longer gap between two tokens. One that makes way for a request may be
+// longer: its first token waits too.
+constexpr std::int64_t kTurnUs = 1500;
+constexpr std::int64_t kSeatingTurnUs = 3000;
+// A part takes at most so long: where the cells lie scattered, each may cost a call of its own.
+constexpr std::int64_t kPartUs = 750;
+
+}  // namespace
+
+bool SlotKeeper::has_work() const noexcept {
+  return !seatings_.empty() || cache_.has_unfinished() || !pool_.is_tidy();
+}
+
+void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
+  CellStore* store = stepper.cell_store();
+  drop_stale(stepper);
+  if (store == nullptr) {
+    pool_.tidy();
+    return;
+  }
+  const std::int64_t begin_us = steady_us();
+  const std::int64_t limit_us =
+      begin_us - turn_us_ + (seatings_.empty() ? kTurnUs : kSeatingTurnUs);
+  drop_lost(*store);
+  bool is_busy = true;
+  for (bool is_over = false; is_busy && !is_over; is_over |= steady_us() >= limit_us) {
+    is_busy = false;
+    for (Seating& seating : seatings_) {
+      is_busy |= advance(*store, slots, seating);
+      is_over |= seating.is_ready;  // it waits for nothing else
+    }
+    if (!is_busy && !is_over) is_busy = copy_next(*store);
+  }
+  count();
+  turn_us_ += steady_us() - begin_us;
+}
+
+void SlotKeeper::end_turn() noexcept {
+  if (turn_us_ == 0) return;
+  const auto turn_us = static_cast<std::uint64_t>(std::exchange(turn_us_, 0));
+  counters_.cache_us.add(turn_us);
+  counters_.cache_turn_us_max.set(std::max(counters_.cache_turn_us_max.get(), turn_us));
+}
+
+bool SlotKeeper::advance(CellStore& store, std::span<const Slot> slots, Seating& seating) {
+  if (seating.is_ready || !has_room(store, slots, seating)) return false;
+  Slot& slot = *seating.slot;
+  if (!seating.state || seating.n_restored == seating.state->parts.size() ||
+      slot.n_cells() >= seating.n_wanted) {
+    if (seating.state) dispose(&store, *seating.state);
+    seating.state.reset();
+    seating.is_ready = true;
+    return false;
+  }
+  const StatePart& part = seating.state->parts[seating.n_restored++];
+  const auto tokens = std::span<const TokenId>(seating.state->tokens)
+                          .subspan(static_cast<std::size_t>(slot.n_cells()),
+                                   static_cast<std::size_t>(part.n_cells));
+  if (!store.restore_part(slot, tokens, part.bytes())) {
+    seating.n_restored = seating.state->parts.size();  // the rest is computed
+  }
+  return true;
+}
+
+bool SlotKeeper::has_room(const CellStore& store, std::span<const Slot> slots,
+                          const Seating& seating) noexcept {
+  if (!cache_.has_unfinished()) return true;
+  const RequestSpec& spec = *seating.slot->spec;
+  if (spec.n_cache_reuse > 0) return false;  // its cells may move: what is parked of them first
+  // One part, which takes less than a millisecond, and low cells are free.
+  if (store.prefers_low_cells() && store.n_parked() <= n_part_) return false;
+  std::size_t n_needed = spec.prompt.size() + 1;
+  for (const Slot& slot : slots) {
+    if (&slot == seating.slot) continue;
+    n_needed += std::max(slot.cells.size(), slot.active() ? slot.spec->prompt.size() : 0);
+  }
+  n_needed += static_cast<std::size_t>(store.n_parked());
+  return n_needed <= static_cast<std::size_t>(store.n_cells());
+}
+
+bool SlotKeeper::copy_next(CellStore& store) {
+  KeptState* state = cache_.unfinished();
+  if (state == nullptr) {
+    if (pool_.is_tidy()) return false;
+    pool_.tidy();
+    return true;
+  }
+  try {
+    if (copy_part(store, *state)) return true;
+  } catch (const std::bad_alloc&) {  // the prompt will be computed anew, that is all
+  }
+  store.unpark(state->ticket);
+  drop_lost(store);
+  return true;
+}
+
+bool SlotKeeper::copy_part(CellStore& store, KeptState& state) {
+  const auto n_all = static_cast<std::int32_t>(state.tokens.size());
+  const std::int32_t n = std::min(n_part_, n_all - state.n_copied);
+  StatePart part = pool_.take(store.part_bytes(n), n);
+  const std::int64_t begin_us = steady_us();
+  if (!store.copy_part(state.ticket, state.n_copied, n, part.bytes())) return false;
+  if (n == n_part_) adapt(store, steady_us() - begin_us);
+  state.parts.push_back(std::move(part));
+  state.n_copied += n;
+  if (state.n_copied == n_all) {
+    store.unpark(state.ticket);
+    cache_.finish(state);
+  }
+  return true;
+}
+
+void SlotKeeper::adapt(const CellStore& store, std::int64_t part_us) noexcept {
+  if (part_us > kPartUs) {
+    n_part_ = std::max(1, n_part_ / 2);
+  } else if (part_us < kPartUs / 2) {
+    n_part_ = std::min(2 * n_part_, store.n_part_max());
+  }
+}
+
+void SlotKeeper::drop_stale(Stepper& stepper) {
+  for (auto it = seatings_.begin(); it != seatings_.end();) {
+    const Slot& slot = *it->slot;
+    if (slot.phase == SlotPhase::kSeating && slot.spec->id == it->id) {
+      ++it;
+      continue;
+    }
+    if (it->state) {
+      stepper.forget(*it->slot);  // what came back would hide the rest
+      try {
+        cache_.put(std::move(*it->state));
+      } catch (const std::bad_alloc&) {  // then it goes
+      }
+    }
+    it = seatings_.erase(it);
+  }
+}
+
+void SlotKeeper::drop_lost(CellStore& store) noexcept {
+  const auto is_lost = [&](const KeptState& state) {
+    return state.ticket != CellStore::kNoTicket && !store.holds(state.ticket);
+  };
+  counters_.n_cache_lost.add(cache_.drop_if(is_lost));
+  dispose_dropped(&store);
+}
+
+bool SlotKeeper::drop_unfinished(CellStore& store) noexcept {
+  const KeptState* state = cache_.unfinished();
+  if (state == nullptr) return false;
+  store.unpark(state->ticket);
+  drop_lost(store);
+  return true;
+}
+
+void SlotKeeper::give_up(Stepper& stepper) noexcept {
+  CellStore* store = stepper.cell_store();
+  while (store != nullptr && drop_unfinished(*store)) {
+  }
+  count();
+}
+
+void SlotKeeper::dispose(CellStore* store, KeptState& state) noexcept {
+  if (store != nullptr && state.ticket != CellStore::kNoTicket) store->unpark(state.ticket);
+  for (StatePart& part : state.parts) pool_.put(std::move(part));
+  state.parts.clear();
+}
+
+void SlotKeeper::dispose_dropped(CellStore* store) noexcept {
+  for (KeptState& state : cache_.dropped()) dispose(store, state);
+  cache_.dropped().clear();
+}
+
+void SlotKeeper::count() noexcept {
+  counters_.n_cache_bytes.set(cache_.n_bytes());
+  counters_.n_cache_states.set(cache_.size());
+}
+
+}  // namespace unpaced

@@ -1,0 +1,283 @@
+#include <cuda_device_runtime_api.h>
+
+#include <stdexcept>
+
+#include "device/draw/certain_draw.cuh"
+#include "device/state/cuda_memory.h"
+#include "device/draw/logprob_report.cuh"
+#include "device/draw/row_selection.cuh"
+#include "device/draw/sample_kernels.h"
+#include "device/draw/text_penalties.cuh"
+#include "device/draw/warp_chain.cuh"
+#include "device/draw/wide_draw.cuh"
+
+namespace unpaced {
+namespace {
+
+constexpr int kScanThreads = 256;
+
+// The best key of every group, four logits a thread, eight threads a group.
+__global__ void scan_row(const float* logits, std::int32_t n_vocab, std::uint64_t* group_best,
+                         std::int32_t* illegal) {
+  const std::int32_t first = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x) * 4;
+  float x[4];
+  if (first + 3 < n_vocab) {
+    const float4 four = *reinterpret_cast<const float4*>(logits + first);
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+  } else {
+    for (int i = 0; i < 4; ++i) x[i] = first + i < n_vocab ? logits[first + i] : -kInfinity;
+  }
+  std::uint64_t best = 0;
+  bool legal = true;
+  for (int i = 0; i < 4; ++i) {
+    legal = legal && x[i] < kInfinity;
+    if (first + i < n_vocab) best = greater(best, key_of(x[i], first + i));
+  }
+  for (int offset = 4; offset > 0; offset /= 2) {
+    best = greater(best, __shfl_xor_sync(kAllLanes, best, offset));
+  }
+  if (threadIdx.x % 8 == 0 && first < n_vocab) group_best[first / kGroup] = best;
+  if (!legal) *illegal = 1;
+}
+
+// What the end of a step needs of the control block, read at its beginning.
+struct StepPlan {
+  std::int32_t step;
+  std::int32_t n_steps;
+  std::int32_t position;
+  std::int32_t next_cell;
+  std::int64_t first_cell;
+  std::uint32_t stop;  // a bus away
+};
+
+__device__ StepPlan read_plan(const LoopControl& control, const LoopMailbox& mailbox) {
+  StepPlan plan{};
+  plan.stop = mailbox.stop;
+  plan.step = control.step;
+  plan.n_steps = control.n_steps;
+  plan.position = control.position;
+  plan.first_cell = control.first_cell;
+  plan.next_cell = control.cell[min(plan.step + 1, kMaxSteps - 1)];
+  return plan;
+}
+
+// Feeds the step's token to the next step or leaves the loop, and publishes it. One thread.
+__device__ void finish_step(const StepKernelArguments& a, const StepPlan& plan, TokenId token) {
+  const std::int32_t n_steps_made = plan.step + 1;
+  LoopExit exit = LoopExit::kNonFinite;
+  if (token >= 0) {
+    const bool pauses = (a.pause_tokens[token / 32] >> (token % 32) & 1U) != 0U;
+    exit = pauses                         ? LoopExit::kPause
+           : n_steps_made >= plan.n_steps ? LoopExit::kSteps
+           : plan.stop != 0U              ? LoopExit::kStopped
+                                          : LoopExit::kNone;
+  }
+  // One store announces the token and what follows from it, so nothing needs to be ordered.
+  a.mailbox->entry[plan.step] = mailbox_entry(token, exit);
+  if (token >= 0) accept(*a.sampling, token);
+  a.control->step = n_steps_made;
+  if (exit == LoopExit::kNone || (exit == LoopExit::kPause && n_steps_made < plan.n_steps)) {
+    *a.inputs.token = token;
+    *a.inputs.position = plan.position + n_steps_made;
+    *a.inputs.k_index = plan.first_cell + plan.next_cell;
+    *a.inputs.v_index = plan.first_cell + plan.next_cell;
+    a.inputs.mask[plan.next_cell] = 0;  // +0.0 in F16: visible
+  }
+  if (exit != LoopExit::kNone) a.control->exited = 1;
+  if (a.loops) cudaGraphSetConditional(a.loop, exit == LoopExit::kNone ? 1U : 0U);
+}
+
+// The best key of the row. The whole block; the same for every thread.
+__device__ std::uint64_t best_key(const std::uint64_t* keys, std::int32_t n, Shared& shared) {
+  std::uint64_t best = 0;
+  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) best = greater(best, keys[i]);
+  best = warp_greatest(best);
+  if (threadIdx.x % 32 == 0) shared.best_of_warp[threadIdx.x / 32] = best;
+  __syncthreads();
+  return warp_greatest(shared.best_of_warp[threadIdx.x % 32]);
+}
+
+// The chain on the k best, by one warp of this block. Every thread of the warp has the token.
+__device__ TokenId draw_narrow(const StepKernelArguments& a, const std::uint64_t* keys,
+                               Shared& shared, std::uint64_t best) {
+  const std::int32_t n = select_top(a, keys, shared, a.sampling->top_k, best);
+  return threadIdx.x < 32 ? warp_chain(*a.sampling, shared, n) : -1;
+}
+
+// Fills the wide list: the n_best of shared.list, by this block alone, or the whole row.
+__device__ void fill_list(const StepKernelArguments& a, WideChain& w, std::int32_t n_best) {
+  Item* items = w.list.items;
+  if (w.s.top_k > 0) {
+    w.list.size = n_best;
+    w.list.sorted = true;
+    for (std::int32_t i = threadIdx.x; i < w.list.size; i += kThreads) {
+      items[i] = {w.shared.list[i].logit, w.shared.list[i].token};
+    }
+  } else {
+    w.list.size = a.n_vocab;
+    w.list.by_token = true;
+    w.list.knows_best = true;
+    w.team.sync();  // the row has its penalties
+    float greatest = -kInfinity;
+    for (std::int32_t i = w.team.thread(); i < a.n_vocab; i += w.team.n_threads()) {
+      items[i] = {a.logits[i], i};
+      greatest = fmaxf(greatest, items[i].logit);
+    }
+    w.list.best = team_max(w.team, greatest, -kInfinity);
+  }
+  w.team.sync();
+}
+
+// A token, -1: nothing can be drawn. Every thread of the first block has it; the others may leave
+// early.
+__device__ TokenId draw_wide(const StepKernelArguments& a, const std::uint64_t* keys, Team& team,
+                             Shared& shared, std::uint64_t best, StepLogprobs* report) {
+  DeviceSampling& s = *a.sampling;
+  const WideScratch& scratch = team_room().scratch;
+  const std::int32_t n_best = s.top_k > 0 ? select_top(a, keys, shared, s.top_k, best) : 0;
+  if (s.nucleus.applies) {
+    const TokenId token = draw_nucleus(s, a.logits, team, shared, best, n_best);
+    if (token >= 0) return token;
+  }
+  WideChain w{team, {.items = scratch.items[0], .spare = scratch.items[1]}, s, shared};
+  fill_list(a, w, n_best);
+  if (w.leave()) return -1;
+  const std::int32_t n_links = s.n_links;
+  for (std::int32_t i = 0; i < n_links; ++i) {
+    wide_link(w, s.links[i]);
+    if (w.leave() || (w.team.n_blocks == 1 && w.team.rank != 0)) return -1;
+  }
+  const std::int32_t mirostat = s.params.mirostat;
+  const WideDrawn drawn =
+      mirostat == 0 ? wide_draw_softmax(w, report != nullptr) : wide_draw_mirostat(w, mirostat);
+  if (drawn.index < 0) return -1;
+  const TokenId token = w.list.items[drawn.index].token;
+  if (report != nullptr) report_list(w, drawn, *report);
+  return token;
+}
+
+__global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArguments a) {
+  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
+  Shared& shared = reinterpret_cast<Shared&>(team_room());
+  auto* keys = reinterpret_cast<std::uint64_t*>(&shared + 1);  // of the groups
+  DeviceSampling& s = *a.sampling;
+  const auto rank = static_cast<std::int32_t>(blockIdx.x);
+  const bool needs_cluster = s.needs_cluster;
+  if (rank > 0 && !needs_cluster) return;
+  // Only launches that ran ahead of an exit find it set.
+  if (a.control->exited != 0) {
+    if (a.loops && rank == 0 && threadIdx.x == 0) cudaGraphSetConditional(a.loop, 0U);
+    return;
+  }
+  StepPlan plan{};
+  if (rank == 0 && threadIdx.x == 0) plan = read_plan(*a.control, *a.mailbox);
+  if (rank == 0 && threadIdx.x == kThreads - 1 && s.params.mirostat == 0) {
+    shared.u = s.streams.rng.next_f64();
+    *s.scratch.u = shared.u;
+  }
+  if (threadIdx.x == 0) shared.team.scratch = s.scratch;
+  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) keys[i] = a.group_best[i];
+  bool legal = *a.illegal == 0;
+  Team team{.rank = rank, .n_blocks = needs_cluster ? static_cast<std::int32_t>(gridDim.x) : 1};
+  team.sync();
+  std::uint64_t best = best_key(keys, n, shared);
+  const LogprobKind kind = s.logprobs.kind;
+  StepLogprobs* report = nullptr;
+  double log_sum = 0.0;
+  if (kind != LogprobKind::kNone) report = s.logprobs.out + a.control->step;
+  if (kind == LogprobKind::kBefore && legal) {
+    log_sum = row_log_sum(team, a, logit_of(best));
+    if (rank == 0) report_best(a, keys, shared, best, log_sum, *report);
+  }
+  if (rank > 0 && s.top_k > 0) return;
+  if (s.top_k > 0) team.n_blocks = 1;
+  if (rank == 0) {
+    if (s.dry.last_n > 0) find_dry(s, shared);
+    adjust_row(a, keys);
+    if (changes_row(s)) best = best_key(keys, n, shared);
+  }
+  TokenId token = -1;
+  if (s.is_wide) {
+    StepLogprobs* after = kind == LogprobKind::kAfter ? report : nullptr;
+    if (legal) token = draw_wide(a, keys, team, shared, best, after);
+  } else {
+    if (legal && logit_of(best) > -kInfinity) token = draw_narrow(a, keys, shared, best);
+  }
+  if (rank > 0) return;
+  __syncthreads();
+  if (s.dry.last_n > 0) forget_dry(s);
+  if (threadIdx.x != 0) return;
+  if (!legal) *a.illegal = 0;
+  if (report != nullptr) {
+    if (kind == LogprobKind::kBefore && token >= 0) {
+      report->drawn = static_cast<float>(s.scratch.raw[token] - log_sum);
+    }
+    __threadfence_system();  // before the entry; the block's other threads were waited for
+  }
+  finish_step(a, plan, token);
+}
+
+__global__ void index_counts(DeviceSampling* sampling, std::int32_t n_counts) {
+  const auto i = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n_counts) sampling->counts.index[sampling->counts.entries[i].token] = i;
+}
+
+std::size_t shared_bytes(std::int32_t n_vocab) {
+  return static_cast<std::size_t>(n_groups(n_vocab)) * sizeof(std::uint64_t) + sizeof(Shared);
+}
+
+// As many blocks in one cluster as the device can hold. Throws std::runtime_error if it holds none.
+cudaLaunchConfig_t cluster_launch(std::int32_t n_vocab, cudaLaunchAttribute& cluster) {
+  cudaLaunchConfig_t config{};
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = shared_bytes(n_vocab);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  for (unsigned n_blocks = kMaxTeamBlocks; n_blocks > 0; n_blocks /= 2) {
+    cluster.val.clusterDim = {n_blocks, 1, 1};
+    config.gridDim = dim3(n_blocks);
+    int n_clusters = 0;
+    if (cudaOccupancyMaxActiveClusters(&n_clusters, draw_and_feed, &config) == cudaSuccess &&
+        n_clusters > 0) {
+      return config;
+    }
+    cudaGetLastError();
+  }
+  throw std::runtime_error("the device holds no cluster of the drawing kernel's blocks");
+}
+
+}  // namespace
+
+std::int32_t n_groups(std::int32_t n_vocab) noexcept { return (n_vocab + kGroup - 1) / kGroup; }
+
+void prepare_step_kernels(std::int32_t n_vocab) {
+  if (cudaFuncSetAttribute(draw_and_feed, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(shared_bytes(n_vocab))) != cudaSuccess) {
+    cudaGetLastError();
+    throw std::runtime_error("the vocabulary is too large for the device's shared memory");
+  }
+  cuda_check(cudaFuncSetAttribute(draw_and_feed, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+             "cudaFuncSetAttribute");
+}
+
+void launch_step_kernels(const StepKernelArguments& a, cudaStream_t stream) {
+  const std::int32_t n_threads = (a.n_vocab + 3) / 4;
+  const auto n_blocks = static_cast<unsigned>((n_threads + kScanThreads - 1) / kScanThreads);
+  scan_row<<<n_blocks, kScanThreads, 0, stream>>>(a.logits, a.n_vocab, a.group_best, a.illegal);
+  cuda_check(cudaGetLastError(), "scan_row");
+  cudaLaunchAttribute cluster{};
+  cudaLaunchConfig_t config = cluster_launch(a.n_vocab, cluster);
+  config.stream = stream;
+  cuda_check(cudaLaunchKernelEx(&config, draw_and_feed, a), "draw_and_feed");
+}
+
+void launch_index_counts(DeviceSampling* sampling, std::int32_t n_counts, cudaStream_t stream) {
+  if (n_counts == 0) return;
+  constexpr std::int32_t kBlock = 256;
+  const auto n_blocks = static_cast<unsigned>((n_counts + kBlock - 1) / kBlock);
+  index_counts<<<n_blocks, kBlock, 0, stream>>>(sampling, n_counts);
+  cuda_check(cudaGetLastError(), "index_counts");
+}
+
+}  // namespace unpaced

@@ -1,0 +1,40 @@
+// The kernels of a step that are ours: the row of logits is scanned, a token drawn, published and
+// fed back. Two launches; they can be captured into a graph.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/state/loop_state.h"
+
+namespace unpaced {
+
+struct StepKernelArguments {
+  float* logits;  // n_vocab of them; biases and penalties are written into it
+  std::int32_t n_vocab;
+  std::uint64_t* group_best;          // n_groups(n_vocab): best key of every group of logits
+  std::int32_t* illegal;              // 1: a logit is NaN or +inf
+  const std::uint32_t* pause_tokens;  // one bit a token: the loop is left after these
+  DeviceSampling* sampling;
+  LoopControl* control;
+  LoopMailbox* mailbox;  // pinned
+  StepInputs inputs;
+  cudaGraphConditionalHandle loop;  // of the WHILE node, if `loops`
+  bool loops;
+};
+
+[[nodiscard]] std::int32_t n_groups(std::int32_t n_vocab) noexcept;
+
+// Once before the first launch: raises the shared memory limit. Throws std::runtime_error if the
+// vocabulary is too large for this device.
+void prepare_step_kernels(std::int32_t n_vocab);
+
+// Enqueues both kernels.
+void launch_step_kernels(const StepKernelArguments& arguments, cudaStream_t stream);
+
+// Enqueues the kernel that indexes sampling->counts.entries after an upload.
+void launch_index_counts(DeviceSampling* sampling, std::int32_t n_counts, cudaStream_t stream);
+
+}  // namespace unpaced

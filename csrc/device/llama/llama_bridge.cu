@@ -1,0 +1,179 @@
+#include "device/llama/llama_inside.cuh"
+
+namespace unpaced {
+
+LlamaBridge::LlamaBridge(llama_context* context) : inside_(std::make_unique<Inside>(context)) {
+  Inside& in = *inside_;
+  in.make_backend();
+  // The largest window first: it sizes the arena and the scheduler's buffer, which must never move.
+  in.build({.stream = 0, .n_kv = n_cells()});
+  in.check_inputs();
+  in.place_inputs();
+  in.read_addresses();
+  if (!ggml_backend_sched_reserve(in.scheduler, in.graph)) {
+    refuse("no device memory for the decode graph");
+  }
+  // It also takes the most scratch memory. ggml's pool of that keeps what it has, and where memory is
+  // short it could not grow within a capture without aborting the process.
+  open({.stream = 0, .n_kv = n_cells()});
+  run();
+  open({.stream = 0, .n_kv = std::min(n_cells(), 256)});
+  in.upload_rotations();
+  in.check_capture();
+}
+
+LlamaBridge::~LlamaBridge() = default;
+
+cudaStream_t LlamaBridge::stream() const noexcept { return inside_->cuda_context().stream(); }
+
+const StepInputs& LlamaBridge::inputs() const noexcept { return inside_->inputs; }
+
+std::int32_t LlamaBridge::n_cells() const noexcept {
+  return static_cast<std::int32_t>(inside_->cache->get_size());
+}
+
+std::int32_t LlamaBridge::n_streams() const noexcept {
+  return static_cast<std::int32_t>(inside_->cache->n_stream);
+}
+
+std::int32_t LlamaBridge::n_plan_max() const noexcept {
+  return static_cast<std::int32_t>(std::min<std::uint32_t>(kMaxSteps, inside_->context->n_batch()));
+}
+
+const Residency& LlamaBridge::residency() const noexcept { return inside_->residency; }
+
+Residency LlamaBridge::describe(llama_context* context) {
+  Residency found;
+  list_elsewhere(context, found);
+  ggml_cgraph* graph = context->get_gf_res_prev()->get_gf();
+  ggml_backend_sched_t scheduler = context->get_sched();
+  if (graph != nullptr && scheduler != nullptr) count_nodes(scheduler, graph, found);
+  // A graph that has not run is nowhere: without a warm-up there is none to look at.
+  if (found.nodes.contains("none")) found.nodes.clear();
+  return found;
+}
+
+void LlamaBridge::open(const Window& window) {
+  Inside& in = *inside_;
+  in.build(window);
+  in.check_inputs();
+  in.place_inputs();
+  const StepInputs before = in.inputs;
+  in.read_addresses();
+  if (std::memcmp(&before, &in.inputs, sizeof before) != 0) refuse("the graph's inputs moved");
+  ggml_backend_sched_reset(in.scheduler);
+  if (!ggml_backend_sched_alloc_graph(in.scheduler, in.graph)) {
+    // Freed to make room for a larger one.
+    in.compute_base = nullptr;
+    ++in.memory_version;
+    refuse("no device memory for the decode graph");
+  }
+  in.check_compute_buffer();
+  in.check_residency();
+}
+
+std::uint64_t LlamaBridge::memory_version() const noexcept { return inside_->memory_version; }
+
+void LlamaBridge::run() {
+  Inside& in = *inside_;
+  const ggml_status status = ggml_backend_graph_compute_async(in.cuda, in.graph);
+  // ggml makes a CUDA graph of its own the second time it sees a graph: every time is the first.
+  in.cuda_context().cuda_graphs.clear();
+  if (status != GGML_STATUS_SUCCESS) refuse("the decode graph cannot be run");
+}
+
+float* LlamaBridge::logits() const noexcept {
+  return static_cast<float*>(inside_->result->t_logits->data);
+}
+
+CellPlan LlamaBridge::plan(std::int32_t sequence, std::int32_t n) {
+  Inside& in = *inside_;
+  CellPlan plan;
+  plan.stream = static_cast<std::int32_t>(in.cache->get_stream(sequence));
+  plan.first_cell = static_cast<std::int64_t>(plan.stream) * n_cells();
+  const llama_kv_cells& cells = in.cache->get_cells(sequence);
+  plan.n_used = static_cast<std::int32_t>(cells.used_max_p1());
+  const std::uint32_t n_all = cells.size();
+  n = std::min({n, n_plan_max(), static_cast<std::int32_t>(n_all - cells.get_used())});
+  // As llama_decode finds a cell for one token after the other: asked for all of them at once it
+  // might begin elsewhere, and another order of cells sums to other last bits
+  // (llama_kv_cache::find_slot).
+  in.taken.assign(n_all, false);
+  std::uint32_t head = in.cache->v_heads[static_cast<std::size_t>(plan.stream)];
+  for (std::uint32_t n_used = cells.get_used(); n > 0; --n, ++n_used) {
+    if (head > n_used + 2) head = 0;
+    while (head >= n_all || in.taken[head] || !cells.is_empty(head)) {
+      head = head + 1 < n_all ? head + 1 : 0;
+    }
+    in.taken[head] = true;
+    plan.cells.push_back(static_cast<std::int32_t>(head++));
+  }
+  return plan;
+}
+
+void LlamaBridge::commit(std::int32_t sequence, std::int32_t position, const CellPlan& plan,
+                         std::span<const TokenId> tokens) {
+  if (tokens.empty()) return;
+  const llama_kv_cells& held = inside_->cache->get_cells(sequence);
+  const auto is_taken = [&held](std::int32_t cell) {
+    return !held.is_empty(static_cast<std::uint32_t>(cell));
+  };
+  if (std::any_of(plan.cells.begin(), plan.cells.begin() + static_cast<std::ptrdiff_t>(tokens.size()),
+                  is_taken)) {
+    refuse("a planned KV cell has been taken");
+  }
+  const auto found = inside_->find_cells(sequence, position, tokens);
+  if (!found) refuse("the planned KV cells are gone");
+  std::vector<std::uint32_t>& cells = found->sinfos.at(0).idxs.at(0);
+  std::copy_n(plan.cells.begin(), cells.size(), cells.begin());
+  found->apply();
+}
+
+void LlamaBridge::fill_mask(std::int32_t sequence, std::int32_t position,
+                            std::span<std::uint16_t> mask) {
+  const llama_kv_cells& cells = inside_->cache->get_cells(sequence);
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    const auto cell = static_cast<std::uint32_t>(i);
+    const bool visible =
+        !cells.is_empty(cell) && cells.seq_has(cell, sequence) && cells.pos_get(cell) <= position;
+    mask[i] = visible ? 0 : kHidden;
+  }
+}
+
+std::vector<CellRows> LlamaBridge::cell_rows() const {
+  std::vector<CellRows> rows;
+  std::uint32_t before = 0;
+  for (const auto& layer : inside_->cache->layers) {
+    for (const ggml_tensor* tensor : {layer.k_stream.at(0), layer.v_stream.at(0)}) {
+      if (tensor == nullptr) continue;
+      rows.push_back({.first = static_cast<std::byte*>(tensor->data),
+                      .n_bytes = static_cast<std::uint32_t>(tensor->nb[1]),
+                      .before = before});
+      before += rows.back().n_bytes;
+    }
+  }
+  return rows;
+}
+
+bool LlamaBridge::find(std::int32_t sequence, std::int32_t position,
+                       std::span<std::int32_t> cells) const {
+  const auto& places = inside_->cache->get_cells(sequence).seq_pos[sequence];
+  auto place = places.lower_bound({position, 0});
+  for (std::int32_t& cell : cells) {
+    if (place == places.end() || place->first != position++) return false;
+    cell = static_cast<std::int32_t>(place++->second);
+  }
+  return true;
+}
+
+bool LlamaBridge::claim(std::int32_t sequence, std::int32_t position,
+                        std::span<const TokenId> tokens, std::span<std::int32_t> cells) {
+  const auto found = inside_->find_cells(sequence, position, tokens);
+  if (!found || found->sinfos.size() != 1) return false;
+  std::ranges::copy(found->sinfos.at(0).idxs.at(0), cells.begin());
+  return found->apply();
+}
+
+void LlamaBridge::synchronize_context() { inside_->context->synchronize(); }
+
+}  // namespace unpaced

@@ -1,0 +1,100 @@
+// llama.cpp's inside, as far as the device loop needs it: the one-token decode graph for a window
+// of KV cells on a CUDA backend of our own, and the cells' bookkeeping.
+//
+// llama_internals.cuh is the only file that includes llama.cpp's internal headers (commit
+// 0c1e57098).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/llama/cell_rows.h"
+#include "device/state/loop_state.h"
+#include "model/residency.h"
+
+struct llama_context;
+
+namespace unpaced {
+
+// Where the next tokens of a sequence go.
+struct CellPlan {
+  std::vector<std::int32_t> cells;  // one for each token, within the sequence's stream
+  std::int32_t stream = 0;          // of the KV cache
+  std::int64_t first_cell = 0;      // of the stream, in cells of the whole cache
+  std::int32_t n_used = 0;          // one past the highest cell in use now
+};
+
+// Which decode graph: its shape depends on nothing else.
+struct Window {
+  std::int32_t stream;
+  std::int32_t n_kv;  // cells that attention reads, from the stream's first on
+  auto operator<=>(const Window&) const = default;
+};
+
+// Every method: decode thread only; throws std::runtime_error.
+class LlamaBridge {
+ public:
+  // Takes the backend and the memory, and runs a step on them: the KV must be empty, and cleared
+  // after. Throws with the reason (one sentence) if this model, context or build cannot be served
+  // exactly.
+  explicit LlamaBridge(llama_context* context);
+  ~LlamaBridge();
+  LlamaBridge(const LlamaBridge&) = delete;
+  LlamaBridge& operator=(const LlamaBridge&) = delete;
+
+  [[nodiscard]] cudaStream_t stream() const noexcept;
+  [[nodiscard]] const StepInputs& inputs() const noexcept;
+  // Cells of one stream: the largest window.
+  [[nodiscard]] std::int32_t n_cells() const noexcept;
+  // Of the KV cache: one a slot, or one for all of them.
+  [[nodiscard]] std::int32_t n_streams() const noexcept;
+  // The most tokens that one plan can hold.
+  [[nodiscard]] std::int32_t n_plan_max() const noexcept;
+  // The decode graph's nodes and splits.
+  [[nodiscard]] const Residency& residency() const noexcept;
+  // What of the model and the KV is not on the GPU, and where the nodes of the context's own last
+  // graph were. Any context, whether the loop can serve it or not.
+  [[nodiscard]] static Residency describe(llama_context* context);
+
+  // Builds the window's graph; run() then enqueues its kernels on the stream (also while that is
+  // captured) and logits() is where they leave n_vocab floats. Only the last one opened exists. May
+  // wait for the stream.
+  void open(const Window& window);
+  // Another number once open() has moved what graphs compute in: those captured before then hold
+  // addresses of freed memory.
+  [[nodiscard]] std::uint64_t memory_version() const noexcept;
+  void run();
+  [[nodiscard]] float* logits() const noexcept;
+
+  // Cells for up to n next tokens of a sequence: fewer if there are fewer. Nothing is changed.
+  [[nodiscard]] CellPlan plan(std::int32_t sequence, std::int32_t n);
+  // The first tokens.size() cells of the plan now hold these tokens. Throws if one of them has been
+  // taken since.
+  void commit(std::int32_t sequence, std::int32_t position, const CellPlan& plan,
+              std::span<const TokenId> tokens);
+  // mask[i], F16 bits, for a token at `position` of the sequence; cells of a plan stay hidden.
+  void fill_mask(std::int32_t sequence, std::int32_t position, std::span<std::uint16_t> mask);
+  // Every tensor of the KV cache's first stream, with the rows of its cells.
+  [[nodiscard]] std::vector<CellRows> cell_rows() const;
+  // The cells of a sequence's tokens from `position` on, as many as `cells` has room for. False:
+  // the sequence has not so many.
+  [[nodiscard]] bool find(std::int32_t sequence, std::int32_t position,
+                          std::span<std::int32_t> cells) const;
+  // The sequence's next tokens get cells, whose rows are the caller's to write. False: there are
+  // not so many.
+  [[nodiscard]] bool claim(std::int32_t sequence, std::int32_t position,
+                           std::span<const TokenId> tokens, std::span<std::int32_t> cells);
+  // Waits until the context's own work is done; its KV may be read and written then.
+  void synchronize_context();
+
+ private:
+  struct Inside;
+  std::unique_ptr<Inside> inside_;
+};
+
+}  // namespace unpaced

@@ -1,0 +1,322 @@
+// The inside of LlamaBridge, on llama.cpp's own classes. llama_bridge.cu alone includes it.
+#pragma once
+
+#include "device/state/cuda_memory.h"
+#include "device/llama/llama_bridge.h"
+#include "device/llama/llama_internals.cuh"
+
+namespace unpaced {
+namespace {
+
+constexpr std::size_t kAlignment = 256;    // of an input in the arena
+constexpr std::uint16_t kHidden = 0xfc00;  // -inf in F16
+
+[[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
+
+std::size_t aligned(std::size_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+
+llama_kv_cache* plain_cache(llama_context* context) {
+  llama_memory_i* memory = context->get_memory();
+  if (memory == nullptr || typeid(*memory) != typeid(llama_kv_cache)) {
+    refuse("the model's memory is not a plain KV cache (recurrent, hybrid or sliding window)");
+  }
+  return static_cast<llama_kv_cache*>(memory);
+}
+
+// Weights and KV that are not on the GPU.
+void list_elsewhere(const llama_context* context, Residency& found) {
+  const ggml_backend_buffer_type_t on_device = ggml_backend_cuda_buffer_type(0);
+  if (on_device == nullptr) return;
+  const auto look = [&](const ggml_tensor* tensor) {
+    if (tensor == nullptr || tensor->buffer == nullptr) return;
+    const ggml_backend_buffer_type_t type = ggml_backend_buffer_get_type(tensor->buffer);
+    if (type == on_device) return;
+    ++found.n_elsewhere;
+    found.bytes_elsewhere += ggml_nbytes(tensor);
+    if (found.elsewhere.size() < Residency::kMaxNamed) {
+      found.elsewhere.push_back(std::string(tensor->name) + " (" + ggml_backend_buft_name(type) +
+                                ")");
+    }
+  };
+  for (const auto& [name, tensor] : context->get_model().tensors_by_name) look(tensor);
+  const auto* cache = dynamic_cast<const llama_kv_cache*>(context->get_memory());
+  if (cache == nullptr) return;
+  for (const auto& layer : cache->layers) look(layer.k), look(layer.v);
+}
+
+void count_nodes(ggml_backend_sched_t scheduler, ggml_cgraph* graph, Residency& found) {
+  found.nodes.clear();
+  found.n_splits = ggml_backend_sched_get_n_splits(scheduler);
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    ggml_backend_t backend =
+        ggml_backend_sched_get_tensor_backend(scheduler, ggml_graph_node(graph, i));
+    ++found.nodes[backend == nullptr ? "none" : ggml_backend_name(backend)];
+  }
+}
+
+void check_model(const llama_context* context, const llama_kv_cache& cache) {
+  const llama_hparams& hparams = context->get_model().hparams;
+  const llama_cparams& cparams = context->get_cparams();
+  if (cache.swa_type != LLAMA_SWA_TYPE_NONE || hparams.swa_type != LLAMA_SWA_TYPE_NONE) {
+    refuse("the model has sliding-window attention");
+  }
+  if (cache.other != nullptr) refuse("the KV cache belongs to another context");
+  if (!cparams.flash_attn) refuse("flash attention is off");
+  if (!cparams.causal_attn) refuse("attention is not causal");
+  if (cparams.embeddings) refuse("the context makes embeddings");
+  if (hparams.use_alibi) refuse("the model has ALiBi positions");
+  if (hparams.n_pos_per_embd() != 1) refuse("the model has several positions a token");
+  if (context->loras != nullptr && !context->loras->empty()) refuse("LoRA adapters are loaded");
+  if (!context->sampling.samplers.empty()) refuse("the context samples by itself");
+  const char* reorder = std::getenv("GGML_CUDA_GRAPH_OPT");
+  if (reorder != nullptr && std::atoi(reorder) != 0) {
+    refuse("GGML_CUDA_GRAPH_OPT is set: it reorders nodes and gave wrong tokens");
+  }
+  if (ggml_backend_cuda_get_device_count() < 1) refuse("there is no CUDA device");
+  // A tensor elsewhere would abort the process once the scheduler sees it.
+  Residency found;
+  list_elsewhere(context, found);
+  if (found.n_elsewhere > 0) {
+    refuse(std::to_string(found.n_elsewhere) + " weights or KV buffers (" +
+           std::to_string(found.bytes_elsewhere >> 20U) + " MiB) are not on the GPU: " +
+           found.elsewhere.front() + (found.n_elsewhere > 1 ? " and others" : ""));
+  }
+  if (!ggml_cuda_info().devices[0].vmm) refuse("the device has no virtual memory management");
+}
+
+}  // namespace
+
+struct LlamaBridge::Inside {
+  explicit Inside(llama_context* c)
+      : context(c), cache(plain_cache(c)), allocator(c->get_model().hparams.n_pos_per_embd()) {
+    check_model(context, *cache);
+  }
+
+  ~Inside() {
+    result.reset();
+    ggml_backend_sched_free(scheduler);
+    ggml_backend_buffer_free(arena);
+    ggml_backend_free(cuda);
+    ggml_backend_free(cpu);
+  }
+
+  llama_context* context;
+  llama_kv_cache* cache;
+  llama_batch_allocr allocator;
+  ggml_backend_t cuda = nullptr;
+  ggml_backend_t cpu = nullptr;
+  ggml_backend_sched_t scheduler = nullptr;
+  ggml_backend_buffer_t arena = nullptr;
+  std::unique_ptr<llm_graph_result> result;
+  std::unique_ptr<llama_kv_cache_context> memory;  // what the graph's inputs point to
+  ggml_cgraph* graph = nullptr;
+  StepInputs inputs{};
+  std::vector<bool> taken;  // scratch of plan(): cells that it has given away
+  const void* compute_base = nullptr;
+  std::uint64_t memory_version = 0;
+  Residency residency;
+
+  ggml_backend_cuda_context& cuda_context() const {
+    return *static_cast<ggml_backend_cuda_context*>(cuda->context);
+  }
+
+  void make_backend() {
+    cuda = ggml_backend_cuda_init(0);
+    if (cuda == nullptr) refuse("the CUDA backend cannot be made");
+    cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, nullptr);
+    if (cpu == nullptr) refuse("the CPU backend cannot be made");
+    std::array<ggml_backend_t, 2> backends{cuda, cpu};
+    scheduler = ggml_backend_sched_new(backends.data(), nullptr, 2,
+                                       context->get_gf_res_prev()->get_max_nodes(), false, false);
+  }
+
+  // The graph's tensors, not yet in memory.
+  void build(const Window& window) {
+    const llama_ubatch ubatch = allocator.ubatch_reserve(1, 1);
+    llama_kv_cache::slot_info place;
+    place.s0 = place.s1 = static_cast<std::uint32_t>(window.stream);
+    place.strm = {static_cast<llama_seq_id>(window.stream)};
+    place.idxs = {{0}};
+    memory = std::make_unique<llama_kv_cache_context>(cache, llama_kv_cache::slot_info_vec_t{place},
+                                                      std::vector<llama_ubatch>{ubatch});
+    memory->n_kv = window.n_kv;
+    if (!result) {
+      result = std::make_unique<llm_graph_result>(context->get_gf_res_prev()->get_max_nodes());
+    }
+    result->reset();
+    llm_graph_params params =
+        context->graph_params(result.get(), ubatch, memory.get(), LLM_GRAPH_TYPE_DEFAULT);
+    params.sched = scheduler;
+    params.backend_cpu = cpu;
+    params.samplers.clear();
+    params.n_outputs = 1;
+    params.cb = [](const llama_ubatch&, ggml_tensor* tensor, const char* name, int layer) {
+      if (layer >= 0) {
+        ggml_format_name(tensor, "%s-%d", name, layer);
+      } else {
+        ggml_set_name(tensor, name);
+      }
+    };
+    graph = context->get_model().build_graph(params);
+    if (graph == nullptr) refuse("the decode graph cannot be built");
+  }
+
+  // Refuses every input that the loop would not keep up to date.
+  void check_inputs() const {
+    for (const llm_graph_input_ptr& input : result->inputs) {
+      const llm_graph_input_i& i = *input;
+      const std::type_info& type = typeid(i);
+      if (type != typeid(llm_graph_input_embd) && type != typeid(llm_graph_input_pos) &&
+          type != typeid(llm_graph_input_out_ids) && type != typeid(llm_graph_input_attn_kv)) {
+        refuse(std::string("the decode graph has an input of another kind: ") + type.name());
+      }
+    }
+    if (result->t_logits == nullptr || result->t_logits->type != GGML_TYPE_F32) {
+      refuse("the decode graph has no logits in F32");
+    }
+  }
+
+  template <class Visit>
+  void for_each_input(Visit visit) const {
+    ggml_context* tensors = result->get_ctx();
+    for (ggml_tensor* t = ggml_get_first_tensor(tensors); t != nullptr;
+         t = ggml_get_next_tensor(tensors, t)) {
+      if ((t->flags & GGML_TENSOR_FLAG_INPUT) != 0 && t->op == GGML_OP_NONE &&
+          t->view_src == nullptr) {
+        visit(t);
+      }
+    }
+  }
+
+  // Same order and sizes but for the mask, which comes last: so every window has the same
+  // addresses.
+  void place_inputs() {
+    ggml_tensor* mask = attention().self_kq_mask;
+    if (arena == nullptr) {
+      std::size_t n_bytes = 0;
+      for_each_input([&](const ggml_tensor* t) { n_bytes += aligned(ggml_nbytes(t)); });
+      ggml_backend_buffer_type_t type = ggml_backend_get_default_buffer_type(cuda);
+      arena = ggml_backend_buft_alloc_buffer(type, n_bytes);
+      if (arena == nullptr) refuse("no device memory for the decode graph's inputs");
+      ggml_backend_buffer_clear(arena, 0);
+    }
+    auto* next = static_cast<char*>(ggml_backend_buffer_get_base(arena));
+    const auto put = [&](ggml_tensor* t) {
+      ggml_backend_tensor_alloc(arena, t, next);
+      next += aligned(ggml_nbytes(t));
+    };
+    for_each_input([&](ggml_tensor* t) {
+      if (t != mask) put(t);
+    });
+    put(mask);
+  }
+
+  llm_graph_input_attn_kv& attention() const { return find_input<llm_graph_input_attn_kv>(); }
+
+  template <class Input>
+  Input& find_input() const {
+    for (const llm_graph_input_ptr& input : result->inputs) {
+      if (auto* found = dynamic_cast<Input*>(input.get())) return *found;
+    }
+    refuse("the decode graph lacks an input that the loop writes");
+  }
+
+  void read_addresses() {
+    const llm_graph_input_attn_kv& attention = this->attention();
+    const ggml_tensor* mask = attention.self_kq_mask;
+    if (mask->type != GGML_TYPE_F16) refuse("the attention mask is not F16");
+    if (ggml_nelements(attention.self_v_idxs) != 1) refuse("the V cache is transposed");
+    inputs = {.token = static_cast<std::int32_t*>(find_input<llm_graph_input_embd>().tokens->data),
+              .position = static_cast<std::int32_t*>(find_input<llm_graph_input_pos>().pos->data),
+              .k_index = static_cast<std::int64_t*>(attention.self_k_idxs->data),
+              .v_index = static_cast<std::int64_t*>(attention.self_v_idxs->data),
+              .mask = static_cast<std::uint16_t*>(mask->data)};
+  }
+
+  // The largest window's graph was to make the scheduler's buffer large enough for all; the
+  // allocator promises nothing of that kind.
+  void check_compute_buffer() {
+    const ggml_tensor* logits = result->t_logits;
+    if (logits->data == nullptr || logits->buffer == nullptr) refuse("the logits have no memory");
+    const void* base = ggml_backend_buffer_get_base(logits->buffer);
+    if (base == compute_base) return;
+    compute_base = base;
+    ++memory_version;
+  }
+
+  // The rotations of a quantised cache never change.
+  void upload_rotations() {
+    const llm_graph_input_attn_kv& attention = this->attention();
+    upload_rotation(attention.self_k_rot, true);
+    upload_rotation(attention.self_v_rot, false);
+  }
+
+  void upload_rotation(const ggml_tensor* to, bool is_k) {
+    if (to == nullptr) return;
+    const ggml_init_params params{ggml_tensor_overhead() * 2, nullptr, true};
+    const ggml_context_ptr tensors(ggml_init(params));
+    ggml_tensor* host = ggml_dup_tensor(tensors.get(), to);
+    const ggml_backend_buffer_ptr buffer(
+        ggml_backend_alloc_ctx_tensors_from_buft(tensors.get(), ggml_backend_cpu_buffer_type()));
+    if (is_k) {
+      cache->set_input_k_rot(host);
+    } else {
+      cache->set_input_v_rot(host);
+    }
+    cuda_check(cudaMemcpy(to->data, host->data, ggml_nbytes(to), cudaMemcpyHostToDevice),
+               "cudaMemcpy");
+  }
+
+  void check_residency() {
+    count_nodes(scheduler, graph, residency);
+    for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+      ggml_tensor* node = ggml_graph_node(graph, i);
+      const ggml_backend_t backend = ggml_backend_sched_get_tensor_backend(scheduler, node);
+      if (backend != nullptr && backend != cuda) {
+        refuse("a node of the decode graph is not on the GPU: " + std::string(node->name) + " (" +
+               ggml_op_name(node->op) + ")");
+      }
+    }
+    if (residency.n_splits != 1) {
+      refuse("the decode graph has " + std::to_string(residency.n_splits) + " splits");
+    }
+  }
+
+  // ggml captures what it can the second time; what it cannot (a synchronising expert look-up, say)
+  // would abort within our capture. Writes KV cell 0.
+  void check_capture() {
+    for (int i = 0; i < 2; ++i) {
+      if (ggml_backend_graph_compute_async(cuda, graph) != GGML_STATUS_SUCCESS) {
+        refuse("the decode graph cannot be run");
+      }
+    }
+    ggml_backend_synchronize(cuda);
+    bool captured = false;
+    for (const auto& [key, made] : cuda_context().cuda_graphs) {
+      captured = captured || made->instance != nullptr;
+    }
+    cuda_context().cuda_graphs.clear();
+    if (!captured) refuse("ggml cannot capture this decode graph, or CUDA graphs are disabled");
+  }
+
+  // One ubatch of a sequence's next tokens; false: they do not fit.
+  std::unique_ptr<llama_kv_cache_context> find_cells(std::int32_t sequence, std::int32_t position,
+                                                     std::span<const TokenId> tokens) {
+    llama_batch_ext batch(context);
+    for (const TokenId token : tokens) {
+      const std::int32_t i = batch.add_token(sequence);
+      if (i < 0) return nullptr;
+      const llama_pos at = position + i;
+      batch.set_token_id(i, token);
+      batch.set_token_pos(i, &at);
+    }
+    if (!allocator.init(batch, context->get_model().vocab, false)) return nullptr;
+    llama_memory_context_ptr found =
+        cache->init_batch(allocator, static_cast<std::uint32_t>(tokens.size()), false);
+    if (!found || found->get_status() != LLAMA_MEMORY_STATUS_SUCCESS) return nullptr;
+    auto* plain = static_cast<llama_kv_cache_context*>(found.release());
+    return std::unique_ptr<llama_kv_cache_context>(plain);
+  }
+};
+
+}  // namespace unpaced

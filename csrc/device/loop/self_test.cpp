@@ -1,0 +1,149 @@
+// DeviceStepper's test of itself at start-up: the same logits, bit by bit, and the same tokens as
+// llama_decode, across the end of a window.
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "device/loop/device_stepper.h"
+
+namespace unpaced {
+namespace {
+
+constexpr std::int32_t kSteps = 6;
+constexpr std::int32_t kPrompt = 253;  // the steps' cells are 253 .. 258: two windows
+constexpr std::int32_t kWindowsAhead = 16;
+constexpr std::int32_t kWindowCells = 256;
+
+TokenId argmax(const float* logits, std::int32_t n) {
+  return static_cast<TokenId>(std::max_element(logits, logits + n) - logits);
+}
+
+void decode(llama_context* context, std::vector<TokenId> tokens) {
+  const auto n_batch = static_cast<std::size_t>(llama_n_batch(context));
+  for (std::size_t i = 0; i < tokens.size(); i += n_batch) {
+    const auto n = static_cast<std::int32_t>(std::min(n_batch, tokens.size() - i));
+    if (llama_decode(context, llama_batch_get_one(tokens.data() + i, n)) != 0) {
+      throw std::runtime_error("self-test: llama_decode failed");
+    }
+  }
+}
+
+}  // namespace
+
+void DeviceStepper::self_test() {
+  llama_context* context = model_->context();
+  const llama_memory_t memory = llama_get_memory(context);
+  const std::int32_t n_vocab = model_->n_vocab();
+  const std::int32_t n_prompt = std::min(kPrompt, model_->n_ctx_slot() - kSteps - 2);
+  if (n_prompt < 1) throw std::runtime_error("self-test: the context is too small");
+  std::vector<TokenId> prompt(static_cast<std::size_t>(n_prompt));
+  for (std::int32_t i = 0; i < n_prompt; ++i) {
+    prompt[static_cast<std::size_t>(i)] = static_cast<TokenId>((7919LL * i + 13) % n_vocab);
+  }
+  llama_memory_clear(memory, true);
+  decode(context, prompt);
+  std::vector<TokenId> tokens{argmax(llama_get_logits_ith(context, -1), n_vocab)};
+  std::vector<std::vector<float>> logits;
+  for (std::int32_t i = 0; i < kSteps; ++i) {
+    decode(context, {tokens.back()});
+    const float* row = llama_get_logits_ith(context, -1);
+    logits.emplace_back(row, row + n_vocab);
+    tokens.push_back(argmax(row, n_vocab));
+  }
+  Slot slot;
+  for (const bool loops : {false, true}) {
+    llama_memory_seq_rm(memory, 0, n_prompt, -1);
+    slot.cells = prompt;
+    slot.cells.reserve(prompt.size() + kSteps);
+    slot.next_token = tokens.front();
+    if (loops) {
+      compare_tokens(slot, tokens);
+    } else {
+      compare_logits(slot, logits, tokens);
+    }
+  }
+  llama_memory_clear(memory, true);
+  prepare_windows();
+}
+
+void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<float>>& expected,
+                                   std::span<const TokenId> tokens) {
+  std::vector<float> row(static_cast<std::size_t>(model_->n_vocab()));
+  bridge_.synchronize_context();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::int32_t position = slot.n_cells();
+    const CellPlan plan = bridge_.plan(slot.id, 1);
+    if (plan.cells.empty()) throw std::runtime_error("self-test: no KV cell");
+    const std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
+    const std::int32_t n_kv = (n_used + kWindowCells - 1) / kWindowCells * kWindowCells;
+    const Window window{plan.stream, std::min(n_kv, bridge_.n_cells())};
+    bridge_.open(window);
+    upload_inputs(slot, plan, window);
+    bridge_.run();
+    cuda_check(cudaMemcpyAsync(row.data(), bridge_.logits(), row.size() * sizeof(float),
+                               cudaMemcpyDeviceToHost, bridge_.stream()),
+               "cudaMemcpyAsync");
+    cuda_check(cudaStreamSynchronize(bridge_.stream()), "cudaStreamSynchronize");
+    if (std::memcmp(row.data(), expected[i].data(), row.size() * sizeof(float)) != 0) {
+      throw std::runtime_error(
+          "self-test: the decode graph's logits differ from llama_decode's "
+          "at position " +
+          std::to_string(position));
+    }
+    const TokenId input = slot.next_token;
+    bridge_.commit(slot.id, position, plan, {&input, 1});
+    slot.cells.push_back(input);
+    slot.next_token = tokens[i + 1];
+  }
+}
+
+void DeviceStepper::compare_tokens(Slot& slot, std::span<const TokenId> tokens) {
+  RequestSpec spec;
+  spec.max_tokens = kSteps;
+  spec.sampling.temperature = 0.0F;
+  slot.spec = &spec;
+  slot.n_decoded = 0;
+  host_.sampler(slot).reset(spec.sampling, {}, nullptr, slot.cells);
+  while (slot.n_decoded < kSteps) {
+    if (!try_launch(slot)) throw std::runtime_error("self-test: no KV cell");
+    Progress now = progress();
+    while (now.exit == LoopExit::kNone) {
+      now = wait_for_news(false);
+      if (loop_ == DecodeLoop::kAhead) launch_steps(now.n_tokens + 1 - flight_.n_launched);
+      flight_.n_published = now.n_tokens;
+    }
+    if (now.exit == LoopExit::kNonFinite) {
+      flight_.slot = nullptr;
+      throw std::runtime_error("self-test: the device found no finite logit");
+    }
+    std::vector<TokenId> inputs;
+    for (std::int32_t i = 0; i < now.n_tokens; ++i) {
+      const TokenId token = entry_token(mailbox_.data()->entry[i]);
+      const TokenId expected = tokens[static_cast<std::size_t>(++slot.n_decoded)];
+      if (token != expected) {
+        flight_.slot = nullptr;
+        throw std::runtime_error("self-test: the device drew token " + std::to_string(token) +
+                                 ", not " + std::to_string(expected));
+      }
+      inputs.push_back(slot.next_token);
+      slot.cells.push_back(slot.next_token);
+      slot.next_token = token;
+    }
+    flight_.slot = nullptr;
+    bridge_.commit(slot.id, flight_.position, flight_.plan, inputs);
+  }
+  wait_for_stream();
+  drawn_on_device_ = nullptr;
+}
+
+void DeviceStepper::prepare_windows() {
+  const std::int32_t n_windows = std::max(1, kWindowsAhead / bridge_.n_streams());
+  for (std::int32_t stream = 0; stream < bridge_.n_streams(); ++stream) {
+    for (std::int32_t i = 1; i <= n_windows && (i - 1) * kWindowCells < bridge_.n_cells(); ++i) {
+      static_cast<void>(graphs_.get({stream, std::min(i * kWindowCells, bridge_.n_cells())}));
+    }
+  }
+}
+
+}  // namespace unpaced

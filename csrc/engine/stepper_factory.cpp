@@ -1,0 +1,97 @@
+#include "engine/stepper_factory.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "host/host_stepper.h"
+
+#ifdef UNPACED_CUDA
+#include <cuda_runtime_api.h>
+
+#include "decode/engine_lost.h"
+#include "device/llama/llama_bridge.h"
+#include "device/loop/device_stepper.h"
+#endif
+
+namespace unpaced {
+namespace {
+
+bool wants_host(const EngineConfig& config) {
+  return config.decode_loop == static_cast<std::int32_t>(DecodeLoop::kHost);
+}
+
+std::unique_ptr<Stepper> fall_back(std::shared_ptr<Model> model, const EngineConfig& config,
+                                   Counters& counters, DecodeLoopReport& report,
+                                   const std::string& reason) {
+  report = {};
+  report.reason = reason;
+#ifdef UNPACED_CUDA
+  report.residency = LlamaBridge::describe(model->context());
+#endif
+  report.residency.memory = memory_of(model->context());
+  const bool is_default = config.decode_loop == kDecodeLoopAuto || wants_host(config);
+  if (config.require_device || !is_default) {
+    throw std::runtime_error("the device's decode loop is required: " + reason);
+  }
+  return std::make_unique<HostStepper>(std::move(model), config, counters);
+}
+
+}  // namespace
+
+#ifdef UNPACED_CUDA
+
+void prepare_device(const EngineConfig& config) {
+  // Waits that block instead of spinning a core; ggml's waits are of this kind too then.
+  cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
+  int n_devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&n_devices);
+  if (status == cudaSuccess && n_devices > 0) return;
+  cudaGetLastError();
+  if (config.n_gpu_layers == 0 && !config.require_device) return;
+  throw std::runtime_error(
+      std::string("this build is for CUDA and there is no device (") +
+      (status == cudaSuccess ? "none is visible" : cudaGetErrorString(status)) +
+      "): set the number of GPU layers to 0 to run on the CPU");
+}
+
+std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
+                                      Counters& counters, DecodeLoopReport& report) {
+  if (wants_host(config)) {
+    return fall_back(std::move(model), config, counters, report, "the configuration asks for it");
+  }
+  if (config.n_gpu_layers == 0) {
+    return fall_back(std::move(model), config, counters, report, "no layer is on the GPU");
+  }
+  if (const std::string obstacle = device_loop_obstacle(config.options); !obstacle.empty()) {
+    return fall_back(std::move(model), config, counters, report, obstacle);
+  }
+  const bool ahead = config.decode_loop == static_cast<std::int32_t>(DecodeLoop::kAhead);
+  const DecodeLoop loop = ahead ? DecodeLoop::kAhead : DecodeLoop::kDevice;
+  try {
+    auto stepper = std::make_unique<DeviceStepper>(model, config, counters, loop);
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess) report.device = properties.name;
+    report.loop = loop;
+    report.reason = ahead ? "the configuration asks for it" : "";
+    report.residency = stepper->residency();
+    report.residency.memory = memory_of(model->context());
+    return stepper;
+  } catch (const EngineLost&) {
+    throw;  // the host's stepper would not get far either
+  } catch (const std::exception& e) {
+    return fall_back(std::move(model), config, counters, report, e.what());
+  }
+}
+
+#else
+
+void prepare_device(const EngineConfig& /*config*/) {}
+
+std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
+                                      Counters& counters, DecodeLoopReport& report) {
+  return fall_back(std::move(model), config, counters, report, "this build has no GPU support");
+}
+
+#endif
+
+}  // namespace unpaced

@@ -1,0 +1,298 @@
+#include "host/host_stepper.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "host/token_outcome.h"
+#include "model/prompt_logprob_rows.h"
+#include "slots/chunk_reuse.h"
+#include "slots/common_prefix.h"
+#include "slots/context_shift.h"
+
+namespace unpaced {
+namespace {
+
+// llama_decode's documented return values (llama.h).
+constexpr std::int32_t kNoCells = 1;
+constexpr std::int32_t kDecodeAborted = 2;
+
+// After a step, for the grammars that have not answered yet: together, and once a token. Most masks
+// that are not ready take less; sitting out a step costs a request more.
+constexpr std::chrono::microseconds kDecisionWait{500};
+// Where there is nothing else to do; then the loop looks for commands.
+constexpr std::chrono::milliseconds kIdleWait{10};
+
+}  // namespace
+
+HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& config,
+                         Counters& counters)
+    : model_(std::move(model)),
+      counters_(counters),
+      n_chunk_(std::max(config.n_slots + 1, std::min(config.n_batch, config.n_ubatch))),
+      n_swa_(llama_model_n_swa(model_->get())),
+      kv_unified_(config.kv_unified),
+      cells_(model_->context(), config.n_slots),
+      batch_(n_chunk_),
+      share_batch_(n_chunk_),
+      shares_(static_cast<std::size_t>(config.n_slots)),
+      is_stepped_(static_cast<std::size_t>(config.n_slots)),
+      cached_(static_cast<std::size_t>(config.n_slots)),
+      draws_(static_cast<std::size_t>(config.n_slots)),
+      top_logprobs_(model_->n_vocab()) {
+  for (OpenDraw& draw : draws_) {
+    draw.row = std::make_unique_for_overwrite<float[]>(  // NOLINT
+        static_cast<std::size_t>(model_->n_vocab()));
+  }
+  for (std::int32_t i = 0; i < config.n_slots; ++i) {
+    samplers_.push_back(std::make_unique<Sampler>(model_->n_vocab(), model_->n_ctx_slot()));
+  }
+  pairs_.resize(static_cast<std::size_t>(model_->n_vocab()));
+}
+
+std::int32_t HostStepper::begin(Slot& slot) {
+  const RequestSpec& spec = *slot.spec;
+  const auto n_prompt = static_cast<std::int32_t>(spec.prompt.size());
+  if (n_prompt < 1 || n_prompt >= n_ctx()) {
+    throw std::length_error("the prompt does not fit the slot's context");
+  }
+  if (slot.lora_scales != spec.lora_scales) {
+    forget(slot);  // other adapters computed it
+    slot.lora_scales = spec.lora_scales;
+  }
+  const llama_memory_t memory = llama_get_memory(model_->context());
+  std::int32_t n_cached = 0;
+  if (spec.cache_prompt && !spec.prompt_logprobs) {
+    // The last prompt token is always computed: its logits are the first token's.
+    n_cached = std::min(reuse_cells(slot), n_prompt - 1);
+  }
+  // A sliding window has already dropped the cells before pos_min; what needs them cannot be
+  // reused.
+  if (n_swa_ > 0 && n_cached > 0 &&
+      llama_memory_seq_pos_min(memory, slot.id) > std::max(0, n_cached - n_swa_)) {
+    n_cached = 0;
+  }
+  if (!llama_memory_seq_rm(memory, slot.id, n_cached, -1)) {
+    // Recurrent state cannot be cut: start over.
+    llama_memory_seq_rm(memory, slot.id, -1, -1);
+    n_cached = 0;
+  }
+  draw_of(slot).is_open = false;
+  slot.cells.resize(static_cast<std::size_t>(n_cached));
+  cached_[static_cast<std::size_t>(slot.id)] = n_cached;
+  samplers_[static_cast<std::size_t>(slot.id)]->reset(
+      spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt, spec.infill.get());
+  return n_cached;
+}
+
+std::int32_t HostStepper::reuse_cells(Slot& slot) {
+  const RequestSpec& spec = *slot.spec;
+  auto n_past = static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt));
+  if (spec.n_cache_reuse <= 0 || !model_->can_shift()) return n_past;
+  cells_.give_way_to(slot);
+  const llama_memory_t memory = llama_get_memory(model_->context());
+  for_each_reusable_chunk(slot.cells, spec.prompt, n_past, spec.n_cache_reuse,
+                          [&](const ReusableChunk& chunk) {
+                            llama_memory_seq_rm(memory, slot.id, chunk.to, chunk.from);
+                            llama_memory_seq_add(memory, slot.id, chunk.from, chunk.from + chunk.n,
+                                                 chunk.to - chunk.from);
+                            n_past += chunk.n;
+                          });
+  return n_past;
+}
+
+void HostStepper::shift_context(Slot& slot) noexcept {
+  const ContextShift shift =
+      plan_context_shift(*slot.spec, slot.n_cells(), n_ctx(), model_->adds_bos());
+  const std::int32_t end = shift.n_keep + shift.n_discard;
+  cells_.give_way_to(slot);
+  const llama_memory_t memory = llama_get_memory(model_->context());
+  llama_memory_seq_rm(memory, slot.id, shift.n_keep, end);
+  llama_memory_seq_add(memory, slot.id, end, slot.n_cells(), -shift.n_discard);
+  slot.cells.erase(slot.cells.begin() + shift.n_keep, slot.cells.begin() + end);
+  ++slot.n_shifts;
+}
+
+std::size_t HostStepper::state_bytes(const Slot& slot) {
+  return llama_state_seq_get_size(model_->context(), slot.id);
+}
+
+bool HostStepper::copy_state(const Slot& slot, std::span<std::byte> to) {
+  return llama_state_seq_get_data(model_->context(), reinterpret_cast<std::uint8_t*>(to.data()),
+                                  to.size(), slot.id) == to.size();
+}
+
+bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
+  forget(slot);
+  const std::span<const std::byte> bytes = state.bytes();
+  const std::size_t n_read = llama_state_seq_set_data(
+      model_->context(), reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(),
+      slot.id);
+  const llama_memory_t memory = llama_get_memory(model_->context());
+  const auto n_tokens = static_cast<std::int32_t>(state.tokens.size());
+  if (n_read != bytes.size() || n_tokens > n_ctx() ||
+      llama_memory_seq_pos_max(memory, slot.id) + 1 != n_tokens) {
+    return false;
+  }
+  slot.cells = state.tokens;
+  slot.lora_scales = state.lora_scales;
+  return true;
+}
+
+void HostStepper::forget(Slot& slot) {
+  llama_memory_seq_rm(llama_get_memory(model_->context()), slot.id, -1, -1);
+  slot.cells.clear();
+}
+
+void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
+  decide_draws(slots, std::chrono::nanoseconds::zero(), events);
+  is_stepped_.assign(slots.size(), false);
+  bool is_busy = false;
+  for (const Slot& slot : slots) {
+    if (slot.active() && !is_stepped_[static_cast<std::size_t>(slot.id)]) {
+      is_busy |= step_group(slots, slot, events);
+    }
+  }
+  if (!is_busy) {  // grammars are all there is to wait for
+    for (OpenDraw& draw : draws_) draw.is_new = true;
+    decide_draws(slots, kIdleWait, events);
+    keep_rows();
+  }
+  clean(slots);
+}
+
+bool HostStepper::step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events) {
+  build_batch(slots, leader);
+  if (batch_.size() == 0) return false;
+  model_->set_lora_scales(leader.lora_scales);
+  run_batch(slots, events);
+  decide_draws(slots, kDecisionWait, events);
+  keep_rows();
+  return true;
+}
+
+void HostStepper::clean(std::span<Slot> slots) noexcept {
+  if (!is_tainted_) return;
+  if (std::any_of(slots.begin(), slots.end(), [](const Slot& s) { return s.active(); })) return;
+  llama_memory_clear(llama_get_memory(model_->context()), true);
+  cells_.lose_all();
+  for (Slot& slot : slots) slot.cells.clear();
+  is_tainted_ = false;
+}
+
+void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader) noexcept {
+  batch_.clear();
+  const auto is_in_group = [&leader](const Slot& slot) {
+    return slot.active() && slot.lora_scales == leader.lora_scales;
+  };
+  for (Slot& slot : slots) {
+    share_of(slot) = {};
+    if (!is_in_group(slot)) continue;
+    is_stepped_[static_cast<std::size_t>(slot.id)] = true;
+    const bool is_full = slot.n_cells() + 1 >= n_ctx();
+    if (slot.phase == SlotPhase::kDecode && !is_held(slot) && is_full && model_->shifts_context()) {
+      shift_context(slot);
+    }
+  }
+  for (Slot& slot : slots) {
+    if (slot.phase == SlotPhase::kDecode && !is_held(slot) && is_in_group(slot)) add_decode(slot);
+  }
+  // After the decoding slots, so that a long prompt takes only what they leave of the chunk.
+  for (Slot& slot : slots) {
+    if (slot.phase == SlotPhase::kPrefill && is_in_group(slot)) add_prefill(slot);
+  }
+}
+
+void HostStepper::add_decode(Slot& slot) noexcept {
+  share_of(slot) = {.first = batch_.size(), .n = 1};
+  batch_.add(slot.next_token, slot.n_cells(), slot.id, true);
+}
+
+void HostStepper::add_prefill(Slot& slot) noexcept {
+  const RequestSpec& spec = *slot.spec;
+  const auto n_prompt = static_cast<std::int32_t>(spec.prompt.size());
+  const std::int32_t begin = slot.n_cells();
+  std::int32_t n = std::min(n_prompt - begin, batch_.room());
+  if (spec.prompt_logprobs) {
+    // Rows of logits are budgeted by the batch, not by the slot: one such prompt at a time.
+    std::int32_t n_rows_left = kPromptLogprobRows;
+    for (const Share& share : shares_) n_rows_left -= share.n > 1 ? share.n : 0;
+    n = std::min(n, n_rows_left);
+  }
+  if (n <= 0) return;
+  share_of(slot) = {.first = batch_.size(), .n = n};
+  for (std::int32_t i = begin; i < begin + n; ++i) {
+    batch_.add(spec.prompt[static_cast<std::size_t>(i)], i, slot.id,
+               spec.prompt_logprobs || i + 1 == n_prompt);
+  }
+}
+
+void HostStepper::run_batch(std::span<Slot> slots, EventPublisher& events) {
+  const std::int32_t status = decode(batch_, slots);
+  if (status == kDecodeAborted) return;  // stop() was called; the loop ends the requests
+  if (status == 0) {
+    for (Slot& slot : slots) {
+      if (share_of(slot).n > 0) collect(slot, events);
+    }
+    return;
+  }
+  for (Slot& slot : slots) {
+    if (share_of(slot).n > 0) run_share(slot, slots, events);
+    keep_rows();
+  }
+}
+
+std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots) {
+  for (;;) {
+    const std::int32_t status = llama_decode(model_->context(), batch.get());
+    if (status != kNoCells) return status;
+    if (!cells_.give_way() && (!kv_unified_ || !purge_idle(slots))) return status;
+  }
+}
+
+bool HostStepper::purge_idle(std::span<Slot> slots) {
+  for (Slot& slot : slots) {
+    if (slot.active() || slot.cells.empty()) continue;
+    forget(slot);
+    return true;
+  }
+  return false;
+}
+
+void HostStepper::run_share(Slot& slot, std::span<Slot> slots, EventPublisher& events) {
+  Share& share = share_of(slot);
+  // The failed batch may have left some of its tokens in the KV.
+  llama_memory_seq_rm(llama_get_memory(model_->context()), slot.id, slot.n_cells(), -1);
+  share_batch_.copy(batch_, share.first, share.n);
+  share.first = 0;
+  const std::int32_t status = decode(share_batch_, slots);
+  if (status == kDecodeAborted) return;
+  if (status == 0) {
+    collect(slot, events);
+    return;
+  }
+  forget(slot);
+  events.finished(slot, FinishReason::kDecodeFailed, status);
+}
+
+void HostStepper::collect(Slot& slot, EventPublisher& events) {
+  const Share share = share_of(slot);
+  if (slot.phase == SlotPhase::kDecode) {
+    slot.cells.push_back(slot.next_token);
+    sample(slot, events);
+    return;
+  }
+  if (slot.spec->prompt_logprobs) collect_prompt_logprobs(slot, events);
+  const auto begin = slot.spec->prompt.begin() + slot.n_cells();
+  slot.cells.insert(slot.cells.end(), begin, begin + share.n);
+  counters_.n_tokens_prompt.add(static_cast<std::uint64_t>(share.n));
+  events.prefilled(slot, cached_[static_cast<std::size_t>(slot.id)]);
+  if (slot.cells.size() < slot.spec->prompt.size()) return;
+  slot.phase = SlotPhase::kDecode;
+  if (slot.spec->max_tokens == 0) {
+    events.finished(slot, FinishReason::kTokenLimit);
+    return;
+  }
+  sample(slot, events);
+}
+
+}  // namespace unpaced

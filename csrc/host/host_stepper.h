@@ -1,0 +1,128 @@
+// The stepper for every backend and every model: llama_decode for a batch of all active slots, then
+// the sampling core on the CPU.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "decode/stepper.h"
+#include "grammar/masked_draw.h"
+#include "host/token_batch.h"
+#include "kept/llama_cell_store.h"
+#include "model/model.h"
+#include "sampling/logprobs.h"
+#include "sampling/sampler.h"
+
+namespace unpaced {
+
+class HostStepper final : public Stepper {
+ public:
+  // Takes all memory that stepping needs. `counters` is the decode thread's.
+  HostStepper(std::shared_ptr<Model> model, const EngineConfig& config, Counters& counters);
+
+  [[nodiscard]] std::int32_t n_ctx() const noexcept override { return model_->n_ctx_slot(); }
+  std::int32_t begin(Slot& slot) override;
+  void step(std::span<Slot> slots, EventPublisher& events) override;
+  void forget(Slot& slot) override;
+  [[nodiscard]] CellStore* cell_store() noexcept override {
+    return cells_.is_usable() ? &cells_ : nullptr;
+  }
+  [[nodiscard]] std::size_t state_bytes(const Slot& slot) override;
+  [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override;
+  [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
+
+  // A slot's cells may hold what is not finite: it reaches every row of logits whose window of
+  // cells covers it, hidden or not.
+  void taint() noexcept { is_tainted_ = true; }
+  // At the end of a step. Where the KV is tainted and no request runs any more, all of it goes.
+  void clean(std::span<Slot> slots) noexcept;
+
+  // Whether the slot waits for its grammar: it has no next token yet.
+  [[nodiscard]] bool is_held(const Slot& slot) const noexcept {
+    return draws_[static_cast<std::size_t>(slot.id)].is_open;
+  }
+
+  // The slot's sampler, for a stepper that draws in its place.
+  [[nodiscard]] Sampler& sampler(const Slot& slot) noexcept {
+    return *samplers_[static_cast<std::size_t>(slot.id)];
+  }
+
+ private:
+  // A slot's share of the step's batch: tokens [first, first + n) of it.
+  struct Share {
+    std::int32_t first = 0;
+    std::int32_t n = 0;
+  };
+
+  // A token drawn under a grammar that has not said yet whether it may come. Its slot sits out the
+  // steps until then; the other slots decode.
+  struct OpenDraw {
+    bool is_open = false;
+    bool is_new = false;  // made in this step
+    FirstDraw first;
+    const float* logits = nullptr;  // llama.cpp's, until its next llama_decode; then `row`
+    std::unique_ptr<float[]> row;   // NOLINT: n_vocab of them, untouched until needed
+  };
+
+  [[nodiscard]] OpenDraw& draw_of(const Slot& slot) noexcept {
+    return draws_[static_cast<std::size_t>(slot.id)];
+  }
+  [[nodiscard]] Share& share_of(const Slot& slot) noexcept {
+    return shares_[static_cast<std::size_t>(slot.id)];
+  }
+  // Tokens of the prompt that the slot's cells hold already, moved to where they belong.
+  [[nodiscard]] std::int32_t reuse_cells(Slot& slot);
+  // A full slot drops the older part of its tokens.
+  void shift_context(Slot& slot) noexcept;
+  // One llama_decode for `leader` and the slots that compute with the same adapters, and what
+  // follows from it. False: they all wait for their grammars.
+  bool step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events);
+  void build_batch(std::span<Slot> slots, const Slot& leader) noexcept;
+  void add_decode(Slot& slot) noexcept;
+  void add_prefill(Slot& slot) noexcept;
+  // llama_decode of the whole batch; where that fails, of each slot's share alone, so that one
+  // request's failure is not another's. Ends the requests that fail.
+  void run_batch(std::span<Slot> slots, EventPublisher& events);
+  void run_share(Slot& slot, std::span<Slot> slots, EventPublisher& events);
+  // llama_decode's status. Where the cells that all slots share run out, what is parked and then
+  // idle slots lose theirs one after the other until the batch fits.
+  [[nodiscard]] std::int32_t decode(const TokenBatch& batch, std::span<Slot> slots);
+  // False: no idle slot has cells.
+  [[nodiscard]] bool purge_idle(std::span<Slot> slots);
+  // After a successful decode of the slot's share: its cells, its events, its next token.
+  void collect(Slot& slot, EventPublisher& events);
+  void collect_prompt_logprobs(Slot& slot, EventPublisher& events);
+  // host_draws.cpp
+  void sample(Slot& slot, EventPublisher& events);
+  // Takes what the grammars have decided of open draws. Waits for those of this step, together no
+  // longer than `limit`.
+  void decide_draws(std::span<Slot> slots, std::chrono::nanoseconds limit, EventPublisher& events);
+  // Draws that stay open no longer need llama.cpp's rows of logits.
+  void keep_rows() noexcept;
+  void decide(Slot& slot, TokenMask::Verdict verdict, EventPublisher& events);
+  void publish(Slot& slot, TokenId token, const float* logits, EventPublisher& events);
+  void end_without_token(Slot& slot, FinishReason reason, EventPublisher& events);
+  // Publishes the alternatives; returns the token's own logprob (or probability).
+  [[nodiscard]] float publish_logprobs(Slot& slot, TokenId token, const float* logits,
+                                       EventPublisher& events);
+
+  const std::shared_ptr<Model> model_;
+  Counters& counters_;
+  const std::int32_t n_chunk_;
+  const std::int32_t n_swa_;
+  const bool kv_unified_;
+  bool is_tainted_ = false;
+  LlamaCellStore cells_;
+  TokenBatch batch_;
+  TokenBatch share_batch_;
+  std::vector<Share> shares_;         // by slot id
+  std::vector<bool> is_stepped_;      // by slot id: it has had its turn in this step
+  std::vector<std::int32_t> cached_;  // by slot id: prompt tokens that begin() found in the KV
+  std::vector<std::unique_ptr<Sampler>> samplers_;  // by slot id
+  std::vector<OpenDraw> draws_;                     // by slot id
+  TopLogprobs top_logprobs_;
+  std::vector<TokenLogprob> pairs_;  // scratch for post-sampling probabilities
+};
+
+}  // namespace unpaced

@@ -1,0 +1,73 @@
+// KV cells beside those of the slots: parked under a ticket until they are in host memory, copied
+// there and back in parts, so that nobody waits for a whole state.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "slots/slot.h"
+
+namespace unpaced {
+
+// A stepper's. Decode thread only, between steps. `ticket` is what park() gave.
+class CellStore {
+ public:
+  static constexpr std::int32_t kNoTicket = -1;
+  static constexpr std::int32_t kParkMin = 2;  // fewer cells are not worth it
+
+  CellStore() = default;
+  CellStore(const CellStore&) = delete;
+  CellStore& operator=(const CellStore&) = delete;
+  virtual ~CellStore() = default;
+
+  // Of all slots together.
+  [[nodiscard]] virtual std::int32_t n_cells() const noexcept = 0;
+  // Under all tickets.
+  [[nodiscard]] virtual std::int32_t n_parked() const noexcept = 0;
+  // All tickets are out.
+  [[nodiscard]] virtual bool is_full() const noexcept = 0;
+  // A request computes faster in cells that parked ones leave free: attention on the CPU reads all
+  // cells up to the highest one in use, whoever's they are.
+  [[nodiscard]] virtual bool prefers_low_cells() const noexcept { return false; }
+  // Finds out what a cell takes, the first time; the slot holds at least kParkMin.
+  virtual void measure(const Slot& slot) = 0;
+  // Of a part of n cells, n > 0, once that has been measured.
+  [[nodiscard]] virtual std::size_t part_bytes(std::int32_t n) const noexcept = 0;
+
+  // Cells of a part at most.
+  [[nodiscard]] virtual std::int32_t n_part_max() const noexcept = 0;
+
+  // The slot's cells, at least kParkMin, belong to the ticket too: they stay when the slot drops
+  // them. kNoTicket: the store is full.
+  [[nodiscard]] virtual std::int32_t park(const Slot& slot) = 0;
+  // False: the cells were needed.
+  [[nodiscard]] virtual bool holds(std::int32_t ticket) const noexcept = 0;
+  // Its cells are free, but for those that a slot has too. kNoTicket: nothing happens.
+  virtual void unpark(std::int32_t ticket) noexcept = 0;
+
+  // The sequence whose cells are under the ticket.
+  [[nodiscard]] virtual std::int32_t sequence_of(std::int32_t ticket) const noexcept = 0;
+
+  // Cells [first, first + n) as bytes; `to`: as many as part_bytes() says. False: it failed.
+  [[nodiscard]] virtual bool copy_part(std::int32_t ticket, std::int32_t first, std::int32_t n,
+                                       std::span<std::byte> to) = 0;
+  // The part's tokens follow those that the slot holds. False: it does not fit there, or no cells
+  // are free; the slot is as before.
+  [[nodiscard]] virtual bool restore_part(Slot& slot, std::span<const TokenId> tokens,
+                                          std::span<const std::byte> part) = 0;
+  // The ticket's first cells become those of a slot that holds none.
+  virtual void lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) = 0;
+
+ protected:
+  // A part is one allocation, and one turn must have room for it.
+  [[nodiscard]] static constexpr std::int32_t part_cells_max(std::size_t cell_bytes) noexcept {
+    constexpr std::size_t kPartBytes = std::size_t{2} << 20U;
+    constexpr std::size_t kPartCells = 512;
+    return static_cast<std::int32_t>(
+        std::clamp(kPartBytes / cell_bytes, std::size_t{1}, kPartCells));
+  }
+};
+
+}  // namespace unpaced

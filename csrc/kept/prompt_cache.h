@@ -1,0 +1,72 @@
+// The prompts without a slot: where one goes when its slot is taken over by another, and where it
+// comes back from. Decode thread only; used between steps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+
+#include "kept/kept_state.h"
+
+namespace unpaced {
+
+// The rules are llama-server's (llama.cpp 0c1e57098 tools/server/server-task.cpp:1691-1900): a
+// prompt that another one begins with is not kept twice, the oldest goes first, and a state is
+// taken only if it fits the new prompt better than what the slot holds and at least a quarter of it
+// is of use. States computed with other adapters have nothing to do with each other.
+class PromptCache {
+ public:
+  // -1: no limit, 0: off.
+  explicit PromptCache(std::int64_t n_bytes_max) : n_bytes_max_(n_bytes_max) {}
+
+  [[nodiscard]] bool enabled() const noexcept { return n_bytes_max_ != 0; }
+  [[nodiscard]] std::size_t n_bytes() const noexcept { return n_bytes_; }
+  [[nodiscard]] std::size_t size() const noexcept { return states_.size(); }
+
+  // True if a state of these tokens and this size is to be kept: it is not there yet and can fit.
+  [[nodiscard]] bool wants(std::span<const TokenId> tokens, std::size_t n_bytes,
+                           std::span<const float> lora_scales = {}) const noexcept;
+  // Drops what the new state makes superfluous and the oldest ones beyond the limit. The caller
+  // asks wants() first, then makes room before it puts the state.
+  void make_room(std::span<const TokenId> tokens, std::size_t n_bytes,
+                 std::span<const float> lora_scales = {}) noexcept;
+  // It counts with all its bytes from now on, copied or not.
+  void put(KeptState state);
+
+  // The state that serves `prompt` best, if it does so better than a slot that holds `cells`.
+  [[nodiscard]] std::optional<KeptState> take(std::span<const TokenId> cells,
+                                              std::span<const TokenId> prompt,
+                                              std::span<const float> lora_scales = {}) noexcept;
+
+  // The oldest one whose cells are not all copied yet; null: there is none.
+  [[nodiscard]] KeptState* unfinished() noexcept;
+  [[nodiscard]] bool has_unfinished() const noexcept { return n_unfinished_ > 0; }
+  // All of it is in its parts now.
+  void finish(KeptState& state) noexcept;
+  // Drops those that `is_lost` says so of; returns their number.
+  template <class IsLost>
+  std::size_t drop_if(IsLost is_lost) noexcept {
+    const std::size_t n_before = states_.size();
+    for (auto it = states_.begin(); it != states_.end();) {
+      it = is_lost(*it) ? drop(it) : std::next(it);
+    }
+    return n_before - states_.size();
+  }
+  // What has been dropped, for the caller to dispose of: it may be large, and have a ticket.
+  [[nodiscard]] std::list<KeptState>& dropped() noexcept { return dropped_; }
+
+ private:
+  using States = std::list<KeptState>;
+  States::iterator drop(States::iterator it) noexcept;
+  void forget(const KeptState& state) noexcept;
+
+  const std::int64_t n_bytes_max_;
+  States states_;  // the oldest first
+  States dropped_;
+  std::size_t n_unfinished_ = 0;
+  std::size_t n_bytes_ = 0;
+};
+
+}  // namespace unpaced

@@ -1,0 +1,184 @@
+#include "log/log_sink.h"
+
+#include <ggml.h>
+#include <llama.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string_view>
+#include <utility>
+
+#include "log/log_writer.h"
+
+namespace unpaced {
+namespace {
+
+std::atomic<int> min_level{static_cast<int>(LogLevel::kWarn)};
+std::atomic<int> log_file{-1};
+std::atomic<DescribeAbort> describe_abort{nullptr};
+std::atomic<HoldAbort> hold_abort{nullptr};
+std::atomic<void*> abort_owner{nullptr};
+
+// A failed load logs a handful of lines; the bound only guards against a runaway.
+constexpr std::size_t kMaxErrorBytes = 4096;
+thread_local bool capturing = false;
+thread_local std::string captured;
+
+// How long a process that ends waits for whoever should read its last words.
+constexpr int kLastWordsMs = 1000;
+
+// Never destroyed: their threads may be at work when the process ends.
+LogWriter& writer_of(LogTarget target) noexcept {
+  static LogWriter* const writers[] = {new LogWriter(STDERR_FILENO), new LogWriter(STDOUT_FILENO),
+                                       new LogWriter(-1)};
+  return *writers[static_cast<int>(target)];
+}
+
+constexpr LogTarget kTargets[] = {LogTarget::kStderr, LogTarget::kStdout, LogTarget::kFile};
+
+void write_lines(std::string_view text) noexcept {
+  writer_of(LogTarget::kStderr).write(text);
+  writer_of(LogTarget::kFile).write(text);
+}
+
+void write_last_words(std::string_view text) noexcept {
+  write_text(STDERR_FILENO, text, kLastWordsMs);
+  // relaxed: set before there is anything to say.
+  write_text(log_file.load(std::memory_order_relaxed), text, kLastWordsMs);
+}
+
+LogLevel from_ggml(ggml_log_level level) noexcept {
+  switch (level) {
+    case GGML_LOG_LEVEL_DEBUG:
+      return LogLevel::kDebug;
+    case GGML_LOG_LEVEL_INFO:
+      return LogLevel::kInfo;
+    case GGML_LOG_LEVEL_WARN:
+      return LogLevel::kWarn;
+    case GGML_LOG_LEVEL_ERROR:
+      return LogLevel::kError;
+    default:
+      return LogLevel::kNone;
+  }
+}
+
+// The first line is the cause, those after it say what therefore failed. In front of it stand the
+// names of functions: "llama_model_load: error loading model: ".
+std::string cause_of(std::string_view lines) {
+  std::string_view cause = lines.substr(0, lines.find('\n'));
+  for (std::size_t colon = cause.find(": "); colon != std::string_view::npos;
+       colon = cause.find(": ")) {
+    const std::string_view word = cause.substr(0, colon);
+    const bool is_name = word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_:") ==
+                             std::string_view::npos &&
+                         word.find('_') != std::string_view::npos;
+    if (!is_name && word != "error loading model") break;
+    cause.remove_prefix(colon + 2);
+  }
+  return std::string(cause);
+}
+
+void on_log(ggml_log_level level, const char* text, void* /*user*/) {
+  // CONT continues a line whose level came before, on the same thread.
+  thread_local LogLevel line_level = LogLevel::kNone;
+  if (level != GGML_LOG_LEVEL_CONT) line_level = from_ggml(level);
+  if (line_level == LogLevel::kError && capturing) {
+    if (captured.size() < kMaxErrorBytes) captured += text;
+    return;
+  }
+  // relaxed: a filter, orders nothing.
+  if (static_cast<int>(line_level) >= min_level.load(std::memory_order_relaxed)) {
+    write_lines(text);
+  }
+}
+
+void on_abort(const char* message) {
+  flush_log(std::chrono::milliseconds(kLastWordsMs));
+  write_last_words("unpaced: fatal error in llama.cpp: ");
+  write_last_words(message);
+  write_last_words("\n");
+  // acquire: pairs with set_abort_context, which stores the owner first.
+  if (const DescribeAbort describe = describe_abort.load(std::memory_order_acquire)) {
+    char text[1024];
+    const int n = describe(abort_owner.load(std::memory_order_relaxed), text, sizeof(text));
+    if (n > 0) write_last_words({text, static_cast<std::size_t>(n)});
+  }
+  if (const HoldAbort hold = hold_abort.load(std::memory_order_acquire)) {
+    hold(abort_owner.load(std::memory_order_relaxed), message);
+  }
+}
+
+// Async-signal-safe. Returning repeats the access, with the default action in place.
+void on_lost_page(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  if (info->si_code != BUS_ADRERR) return;
+  write_last_words(
+      "unpaced: fatal: a part of a file in memory is gone: the model file was shortened or its "
+      "disk failed while it was in use (SIGBUS). Replace a model by renaming another over it, or "
+      "start with --no-mmap.\n");
+}
+
+}  // namespace
+
+void explain_lost_pages() noexcept {
+  struct sigaction action = {};
+  action.sa_sigaction = on_lost_page;
+  action.sa_flags = SA_SIGINFO | SA_RESETHAND;  // the second time it ends the process
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+void install_log_sink(LogLevel level) {
+  min_level.store(static_cast<int>(level), std::memory_order_relaxed);
+  llama_log_set(on_log, nullptr);
+  ggml_set_abort_callback(on_abort);
+}
+
+void queue_log(std::size_t max_bytes) {
+  for (const LogTarget target : kTargets) writer_of(target).queue(max_bytes);
+}
+
+void set_log_file(int file) noexcept {
+  writer_of(LogTarget::kFile).replace(file);
+  log_file.store(file, std::memory_order_relaxed);
+}
+
+std::int64_t write_log(LogTarget target, std::string_view text) noexcept {
+  return writer_of(target).write(text);
+}
+
+std::uint64_t count_dropped_log() noexcept {
+  std::uint64_t n = 0;
+  for (const LogTarget target : kTargets) n += writer_of(target).n_dropped();
+  return n;
+}
+
+bool flush_log(std::chrono::milliseconds limit) noexcept {
+  bool is_written = true;
+  for (const LogTarget target : kTargets) is_written &= writer_of(target).flush(limit);
+  return is_written;
+}
+
+ErrorCapture::ErrorCapture() noexcept {
+  captured.clear();
+  capturing = true;
+}
+
+ErrorCapture::~ErrorCapture() { capturing = false; }
+
+std::string ErrorCapture::take() {
+  const std::string lines = std::exchange(captured, {});
+  // relaxed: a filter, orders nothing.
+  if (min_level.load(std::memory_order_relaxed) <= static_cast<int>(LogLevel::kDebug)) {
+    write_lines(lines);
+  }
+  return cause_of(lines);
+}
+
+void set_abort_context(const AbortContext& context, void* owner) noexcept {
+  abort_owner.store(owner, std::memory_order_relaxed);
+  // release: the owner above is visible to whoever sees these pointers.
+  describe_abort.store(context.describe, std::memory_order_release);
+  hold_abort.store(context.hold, std::memory_order_release);
+}
+
+}  // namespace unpaced

@@ -1,0 +1,78 @@
+#include "model/memory_plan.h"
+
+// Of llama.cpp's sources: no public header says what a context takes.
+#include <llama-ext.h>
+
+#include <memory>
+#include <stdexcept>
+
+#include "log/log_sink.h"
+#include "model/model.h"
+
+namespace unpaced {
+namespace {
+
+[[noreturn]] void throw_plan_error(const std::string& path) {
+  const std::string logged = ErrorCapture::take();
+  throw std::runtime_error("cannot read model " + path + (logged.empty() ? "" : ": " + logged));
+}
+
+MemoryUse use_of(ggml_backend_buffer_type_t type, const llama_memory_breakdown_data& data) {
+  MemoryUse use;
+  use.buffer_type = ggml_backend_buft_name(type);
+  use.is_host = ggml_backend_buft_is_host(type);
+  const ggml_backend_dev_t device = ggml_backend_buft_get_device(type);
+  if (!use.is_host && device != nullptr) {
+    use.device = ggml_backend_dev_description(device);
+    use.device_name = ggml_backend_dev_name(device);
+  }
+  use.model_bytes = data.model;
+  use.context_bytes = data.context;
+  use.compute_bytes = data.compute;
+  return use;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const EngineConfig& config) {
+  const ErrorCapture capture;
+  llama_backend_init();
+  ModelParams made(config.options, config.n_gpu_layers);
+  made.params.no_alloc = true;
+  made.params.load_mode = LLAMA_LOAD_MODE_NONE;
+  const std::unique_ptr<llama_model, LlamaModelDeleter> model(
+      llama_model_load_from_file(config.model_path.c_str(), made.params));
+  if (!model) throw_plan_error(config.model_path);
+  const std::unique_ptr<llama_context, LlamaContextDeleter> context(
+      llama_init_from_model(model.get(), make_context_params(config, model.get())));
+  if (!context) throw_plan_error(config.model_path);
+  MemoryPlan plan;
+  for (const auto& [type, data] : llama_get_memory_breakdown(context.get())) {
+    if (data.total() > 0) plan.uses.push_back(use_of(type, data));
+  }
+  plan.n_ctx = llama_n_ctx(context.get());
+  plan.n_ctx_slot = llama_n_ctx_seq(context.get());
+  plan.n_ctx_train = static_cast<std::uint32_t>(llama_model_n_ctx_train(model.get()));
+  plan.n_layer = llama_model_n_layer(model.get());
+  plan.n_params = llama_model_n_params(model.get());
+  char description[256] = {};
+  llama_model_desc(model.get(), description, sizeof(description));
+  plan.description = description;
+  return plan;
+}
+
+std::vector<DeviceInfo> list_devices() {
+  std::vector<DeviceInfo> devices;
+  for (std::size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+    const ggml_backend_dev_t device = ggml_backend_dev_get(i);
+    if (ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU) continue;
+    DeviceInfo info;
+    info.name = ggml_backend_dev_name(device);
+    info.description = ggml_backend_dev_description(device);
+    ggml_backend_dev_memory(device, &info.free_bytes, &info.total_bytes);
+    devices.push_back(std::move(info));
+  }
+  return devices;
+}
+
+}  // namespace unpaced

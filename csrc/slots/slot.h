@@ -1,0 +1,49 @@
+// A seat for one request: its id is the llama.cpp sequence id, its cells are what that sequence's
+// KV holds. Decode thread only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "request/request.h"
+
+namespace unpaced {
+
+enum class SlotPhase : std::uint8_t {
+  kIdle = 0,
+  kSeating,  // has a request, which begins when what it reuses is there
+  kPrefill,
+  kDecode
+};
+
+struct Slot {
+  std::int32_t id = 0;
+  SlotPhase phase = SlotPhase::kIdle;
+  // On loan from the front end while phase is not kIdle.
+  RequestSpec* spec = nullptr;
+  // Tokens in the KV, in order; capacity is reserved for the whole context. Kept after the request
+  // ends: the next one reuses the common prefix.
+  std::vector<TokenId> cells;
+  // What the cells were computed with: one scale for each adapter that is loaded.
+  std::vector<float> lora_scales;
+  // The request that filled the cells asked for no reuse: they are not copied to host memory.
+  bool is_throwaway = false;
+  std::int32_t n_decoded = 0;
+  // Sampled but not yet in the KV: the next step's input.
+  TokenId next_token = -1;
+  std::int32_t n_shifts = 0;  // context shifts of this request
+  std::uint32_t next_sequence_number = 0;
+  // Step at which the last request ended: the longest idle slot is taken first.
+  std::uint64_t last_used_step = 0;
+
+  [[nodiscard]] bool active() const noexcept { return phase != SlotPhase::kIdle; }
+  // The next step computes something for it.
+  [[nodiscard]] bool steps() const noexcept {
+    return phase == SlotPhase::kPrefill || phase == SlotPhase::kDecode;
+  }
+  [[nodiscard]] std::int32_t n_cells() const noexcept {
+    return static_cast<std::int32_t>(cells.size());
+  }
+};
+
+}  // namespace unpaced

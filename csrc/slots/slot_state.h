@@ -1,0 +1,28 @@
+// What a slot holds, copied out of the KV: its tokens and llama.cpp's bytes for them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/token.h"
+
+namespace unpaced {
+
+struct SlotState {
+  std::vector<TokenId> tokens;
+  std::vector<float> lora_scales;     // as Slot has them
+  std::unique_ptr<std::byte[]> data;  // as llama_state_seq_get_data writes them
+  std::size_t n_bytes = 0;
+
+  [[nodiscard]] std::span<std::byte> bytes() noexcept { return {data.get(), n_bytes}; }
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data.get(), n_bytes}; }
+  // Throws std::bad_alloc. Not zeroed: every byte is written over.
+  void allocate(std::size_t n) {
+    data = std::make_unique_for_overwrite<std::byte[]>(n);
+    n_bytes = n;
+  }
+};
+
+}  // namespace unpaced
