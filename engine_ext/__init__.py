@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from engine_ext._native import TokenEvent as TokenEvent
     from engine_ext._native import TokenFrames as TokenFrames
     from engine_ext._native import json_shape as json_shape
-    from engine_ext.config import EngineConfig as EngineConfig
-    from engine_ext.decode_loop import DecodeLoop as DecodeLoop
     from engine_ext.engine import Engine as Engine
     from engine_ext.errors import EngineBuildError as EngineBuildError
     from engine_ext.errors import EngineBusy as EngineBusy
@@ -23,73 +21,75 @@ if TYPE_CHECKING:
     from engine_ext.errors import SlotFileError as SlotFileError
     from engine_ext.errors import SlotNameError as SlotNameError
     from engine_ext.errors import TextError as TextError
-    from engine_ext.events import EventKind as EventKind
-    from engine_ext.events import FinishReason as FinishReason
-    from engine_ext.grammar import Grammar as Grammar
-    from engine_ext.grammar import GrammarKind as GrammarKind
-    from engine_ext.grammar import GrammarPart as GrammarPart
-    from engine_ext.grammar import GrammarTrigger as GrammarTrigger
-    from engine_ext.grammar import GrammarWait as GrammarWait
-    from engine_ext.memory_plan import Device as Device
-    from engine_ext.memory_plan import MemoryPlan as MemoryPlan
-    from engine_ext.memory_plan import list_devices as list_devices
-    from engine_ext.memory_plan import plan_memory as plan_memory
-    from engine_ext.model_info import ModelInfo as ModelInfo
-    from engine_ext.model_options import ModelOptions as ModelOptions
+    from engine_ext.loading.config import EngineConfig as EngineConfig
+    from engine_ext.loading.decode_loop import DecodeLoop as DecodeLoop
+    from engine_ext.loading.memory_plan import Device as Device
+    from engine_ext.loading.memory_plan import MemoryPlan as MemoryPlan
+    from engine_ext.loading.memory_plan import list_devices as list_devices
+    from engine_ext.loading.memory_plan import plan_memory as plan_memory
+    from engine_ext.loading.model_info import ModelInfo as ModelInfo
+    from engine_ext.loading.model_options import ModelOptions as ModelOptions
     from engine_ext.native_log import LogTarget as LogTarget
     from engine_ext.native_log import NativeLog as NativeLog
-    from engine_ext.reasoning_budget import ReasoningBudget as ReasoningBudget
-    from engine_ext.request import Request as Request
-    from engine_ext.sampling_params import RANDOM_SEED as RANDOM_SEED
-    from engine_ext.sampling_params import SAMPLERS as SAMPLERS
-    from engine_ext.sampling_params import SamplingParams as SamplingParams
+    from engine_ext.sequence.events import EventKind as EventKind
+    from engine_ext.sequence.events import FinishReason as FinishReason
+    from engine_ext.sequence.grammar import Grammar as Grammar
+    from engine_ext.sequence.grammar import GrammarKind as GrammarKind
+    from engine_ext.sequence.grammar import GrammarPart as GrammarPart
+    from engine_ext.sequence.grammar import GrammarTrigger as GrammarTrigger
+    from engine_ext.sequence.grammar import GrammarWait as GrammarWait
+    from engine_ext.sequence.reasoning_budget import ReasoningBudget as ReasoningBudget
+    from engine_ext.sequence.request import Request as Request
+    from engine_ext.sequence.sampling_params import RANDOM_SEED as RANDOM_SEED
+    from engine_ext.sequence.sampling_params import SAMPLERS as SAMPLERS
+    from engine_ext.sequence.sampling_params import SamplingParams as SamplingParams
+    from engine_ext.sequence.token_frames import FrameField as FrameField
+    from engine_ext.sequence.token_frames import FrameTemplate as FrameTemplate
+    from engine_ext.sequence.token_stream import TokenStream as TokenStream
     from engine_ext.stats import EngineState as EngineState
     from engine_ext.stats import EngineStats as EngineStats
-    from engine_ext.token_frames import FrameField as FrameField
-    from engine_ext.token_frames import FrameTemplate as FrameTemplate
-    from engine_ext.token_stream import TokenStream as TokenStream
 
 _HOMES = {
-    "DecodeLoop": "decode_loop",
-    "Device": "memory_plan",
+    "DecodeLoop": "loading.decode_loop",
+    "Device": "loading.memory_plan",
     "Engine": "engine",
     "EngineBuildError": "errors",
     "EngineBusy": "errors",
-    "EngineConfig": "config",
+    "EngineConfig": "loading.config",
     "EngineError": "errors",
     "EngineState": "stats",
     "EngineStats": "stats",
-    "EventKind": "events",
-    "FinishReason": "events",
-    "FrameField": "token_frames",
-    "FrameTemplate": "token_frames",
-    "Grammar": "grammar",
+    "EventKind": "sequence.events",
+    "FinishReason": "sequence.events",
+    "FrameField": "sequence.token_frames",
+    "FrameTemplate": "sequence.token_frames",
+    "Grammar": "sequence.grammar",
     "GrammarError": "errors",
-    "GrammarKind": "grammar",
-    "GrammarPart": "grammar",
-    "GrammarTrigger": "grammar",
-    "GrammarWait": "grammar",
+    "GrammarKind": "sequence.grammar",
+    "GrammarPart": "sequence.grammar",
+    "GrammarTrigger": "sequence.grammar",
+    "GrammarWait": "sequence.grammar",
     "Histogram": "_native",
     "LogTarget": "native_log",
     "NativeLog": "native_log",
-    "MemoryPlan": "memory_plan",
-    "ModelInfo": "model_info",
-    "ModelOptions": "model_options",
+    "MemoryPlan": "loading.memory_plan",
+    "ModelInfo": "loading.model_info",
+    "ModelOptions": "loading.model_options",
     "json_shape": "_native",
-    "list_devices": "memory_plan",
-    "plan_memory": "memory_plan",
+    "list_devices": "loading.memory_plan",
+    "plan_memory": "loading.memory_plan",
     "ModelLoadError": "errors",
-    "RANDOM_SEED": "sampling_params",
-    "ReasoningBudget": "reasoning_budget",
-    "Request": "request",
-    "SAMPLERS": "sampling_params",
-    "SamplingParams": "sampling_params",
+    "RANDOM_SEED": "sequence.sampling_params",
+    "ReasoningBudget": "sequence.reasoning_budget",
+    "Request": "sequence.request",
+    "SAMPLERS": "sequence.sampling_params",
+    "SamplingParams": "sequence.sampling_params",
     "SlotFileError": "errors",
     "SlotNameError": "errors",
     "TextError": "errors",
     "TokenEvent": "_native",
     "TokenFrames": "_native",
-    "TokenStream": "token_stream",
+    "TokenStream": "sequence.token_stream",
 }
 
 __all__ = sorted(_HOMES)

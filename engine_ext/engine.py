@@ -10,12 +10,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from engine_ext._load import load_native
-from engine_ext.config import EngineConfig
-from engine_ext.decode_loop import DecodeLoop
 from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
-from engine_ext.events import EventKind, FinishReason
-from engine_ext.front_end_cores import FrontEndCores
-from engine_ext.grammar import (
+from engine_ext.loading.config import EngineConfig
+from engine_ext.loading.decode_loop import DecodeLoop
+from engine_ext.loading.model_file import check_model_file
+from engine_ext.loading.model_info import ModelInfo, read_model_info
+from engine_ext.loading.native_config import DECODE_LOOPS, native_config
+from engine_ext.sequence.events import EventKind, FinishReason
+from engine_ext.sequence.grammar import (
     Grammar,
     GrammarCompiler,
     GrammarKind,
@@ -23,16 +25,14 @@ from engine_ext.grammar import (
     GrammarPart,
     GrammarWait,
 )
-from engine_ext.model_file import check_model_file
-from engine_ext.model_info import ModelInfo, read_model_info
-from engine_ext.native_config import DECODE_LOOPS, native_config
-from engine_ext.native_request import NativeRequests
-from engine_ext.placement import Placement, place
-from engine_ext.request import Request
-from engine_ext.sampling_params import SamplingParams
-from engine_ext.slots import Slots
+from engine_ext.sequence.native_request import NativeRequests
+from engine_ext.sequence.request import Request
+from engine_ext.sequence.sampling_params import SamplingParams
+from engine_ext.sequence.slots import Slots
+from engine_ext.sequence.token_stream import TokenStream
 from engine_ext.stats import EngineState, EngineStats
-from engine_ext.token_stream import TokenStream
+from engine_ext.threads.front_end_cores import FrontEndCores
+from engine_ext.threads.placement import Placement, place
 from engine_ext.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

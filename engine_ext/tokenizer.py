@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine_ext.errors import TextError
-from engine_ext.fair_threads import FairThreads
+from engine_ext.threads.fair_threads import FairThreads
 
 if TYPE_CHECKING:
     from engine_ext import _native

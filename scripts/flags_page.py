@@ -15,7 +15,7 @@ from server.cli.llama_flags.flag import LlamaFlag  # noqa: E402
 from server.cli.llama_flags.judge import llama_flags  # noqa: E402
 from server.settings import Settings  # noqa: E402
 from server.settings.model import DEMO_MODEL  # noqa: E402
-from server.settings.option import option_of  # noqa: E402
+from server.settings.options.option import option_of  # noqa: E402
 
 PAGE = ROOT / "docs" / "flags.md"
 INTRO = """# Flags

@@ -13,7 +13,7 @@
 
 namespace unpaced {
 
-// What stands between two literals of a frame. engine_ext/token_frames.py mirrors it.
+// What stands between two literals of a frame. engine_ext/sequence/token_frames.py mirrors it.
 enum class FrameField : std::uint8_t {
   kText = 0,  // what the token made final, a JSON string
   kToken,     // its id

@@ -5,12 +5,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from server.chat.plan import ChatPlan, prepare_chat
-from server.completion import make_completion
-from server.completion_response import CompletionResponse
-from server.responses.chat import ChatWriter
+from server.completion.make import make_completion
+from server.completion.response import CompletionResponse
+from server.writers.chat import ChatWriter
 
 if TYPE_CHECKING:
-    from server.state import ServerState
+    from server.completion.state import ServerState
 
 
 async def make_chat(

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from server.errors import invalid
+from server.http.errors import invalid
 from server.schemas.values import json_type
 
 

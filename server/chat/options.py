@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from server.errors import invalid, invalid_field
+from server.http.errors import invalid, invalid_field
 from server.schemas.values import json_type
 from server.settings.chat import ReasoningFormat
 

@@ -23,15 +23,15 @@ from server.chat.tools.grammar import tool_grammar
 from server.chat.tools.offer import ToolOffer, read_tools
 from server.chat.tools.syntax import JSON_CALL
 from server.chat.tools.unasked import unasked_calls
-from server.errors import invalid, invalid_field
+from server.completion.reasoning import Thoughts, read_chat_thoughts
 from server.grammar.fields import read_grammar
 from server.grammar.spec import GrammarSpec
+from server.http.errors import invalid, invalid_field
 from server.schemas.completion import CompletionBody, parse_completion
 from server.schemas.values import json_type
-from server.thoughts import Thoughts, read_chat_thoughts
 
 if TYPE_CHECKING:
-    from server.state import ServerState
+    from server.completion.state import ServerState
 
 _ALPHABET: Final = string.ascii_letters + string.digits
 

@@ -16,7 +16,7 @@ from server.chat.common_prefix import common_prefix
 from server.chat.options import ChatOptions
 from server.chat.templates import ChatTemplates, TemplateFacts, template_fault
 from server.chat.tools.offer import ToolOffer
-from server.errors import invalid
+from server.http.errors import invalid
 
 if TYPE_CHECKING:
     from engine_ext import ModelInfo

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from engine_ext.fair_threads import FairThreads
+from engine_ext.threads.fair_threads import FairThreads
 from server.chat.rendering.frames import CPU_LIMIT_S
 from server.chat.template_process import (
     ProcessEnded,

@@ -6,7 +6,7 @@ import orjson
 
 from engine_ext import GrammarTrigger
 from server.chat.tools.syntax import TAG_BEFORE_TAG
-from server.errors import invalid_field
+from server.http.errors import invalid_field
 
 if TYPE_CHECKING:
     from engine_ext import Engine

@@ -8,7 +8,7 @@ import structlog
 
 from server.chat.renderer import Renderer, RendererFault, TemplateError
 from server.chat.tools.syntax import ToolSyntax
-from server.errors import ApiError, invalid, server_fault, unavailable
+from server.http.errors import ApiError, invalid, server_fault, unavailable
 
 if TYPE_CHECKING:
     from engine_ext import ModelInfo

@@ -10,9 +10,9 @@ from pydantic.fields import FieldInfo
 
 from server.cli.llama_flags.judge import add_llama_flags, judge_llama_flags
 from server.settings import Settings, SettingsError
-from server.settings.option import Option, is_switch, option_of
-from server.settings.origin import name_origin, origin_of
-from server.settings.suggestion import did_you_mean
+from server.settings.options.option import Option, is_switch, option_of
+from server.settings.options.origin import name_origin, origin_of
+from server.settings.options.suggestion import did_you_mean
 
 Action = Literal["serve", "version", "list-devices", "print-config", "dry-run"]
 

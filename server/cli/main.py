@@ -62,7 +62,7 @@ def _dispatch(command: str, rest: Sequence[str], given: Sequence[str]) -> int:
         from server.cli.serve import serve
 
         return serve(rest if command == "serve" else given)
-    from server.settings.suggestion import did_you_mean
+    from server.settings.options.suggestion import did_you_mean
 
     hint = did_you_mean(command, ("serve", "complete", "health", "version", "help"))
     print(f"unpaced: unknown command '{command}'{hint}", file=sys.stderr)

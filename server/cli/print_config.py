@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from server.settings import Settings
-from server.settings.option import option_of
+from server.settings.options.option import option_of
 
 
 def print_config(settings: Settings) -> int:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from engine_ext.errors import ModelLoadError
-from engine_ext.model_file import check_model_file
+from engine_ext.loading.model_file import check_model_file
 from server.cli.flags import Action, read_command_line
 from server.settings import Settings, SettingsError
 
@@ -48,7 +48,7 @@ def _instead(action: Action, settings: Settings) -> int:
 
             return show_devices()
         from server.cli.dry_run import dry_run
-        from server.context_check import check_context
+        from server.process.context_check import check_context
 
         check_context(settings.engine_config())
         return dry_run(settings)
@@ -57,7 +57,7 @@ def _instead(action: Action, settings: Settings) -> int:
 
 
 def _serve(settings: Settings) -> int:
-    from server.scheduling import SchedulingError, use_cores, use_descriptors, use_priority
+    from server.process.scheduling import SchedulingError, use_cores, use_descriptors, use_priority
 
     try:
         check_model_file(settings.model)
@@ -68,12 +68,12 @@ def _serve(settings: Settings) -> int:
     except (ModelLoadError, SchedulingError) as error:
         return _fail(str(error))
     from engine_ext import EngineError
-    from server.context_check import check_context
-    from server.listener import ListenError, open_listeners
-    from server.logs import LogFileError
-    from server.process import ServerProcess
-    from server.tls import TlsError, check_certificate
-    from server.vertex import VertexAi
+    from server.http.listener import ListenError, open_listeners
+    from server.http.tls import TlsError, check_certificate
+    from server.http.vertex import VertexAi
+    from server.process.context_check import check_context
+    from server.process.logs import LogFileError
+    from server.process.process import ServerProcess
 
     try:
         if settings.ssl_key_file is not None and settings.ssl_cert_file is not None:

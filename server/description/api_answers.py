@@ -4,14 +4,14 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from server.completion.timings import Timings
 from server.description.shapes import Schema, later, of_value
-from server.responses.response_object import (
+from server.writers.response_object import (
     call_item,
     message_item,
     reasoning_item,
     usage_object,
 )
-from server.timings import Timings
 
 
 class IncompleteDetails(BaseModel):

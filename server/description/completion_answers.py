@@ -5,10 +5,10 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from engine_ext import SamplingParams
+from server.completion.effective_params import GenerationSettings
+from server.completion.timings import Timings as _Timings
 from server.description.shapes import Schema, later, of_value
-from server.responses.generation_settings import GenerationSettings
-from server.responses.openai import usage
-from server.timings import Timings as _Timings
+from server.writers.openai import usage
 
 
 class TokenProbs(BaseModel):

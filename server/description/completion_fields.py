@@ -6,7 +6,7 @@ from server.description.shapes import Schema, array_of, either, nullable
 from server.schemas.completion import ALIASES, CompletionBody
 from server.schemas.sampling import SamplingFields
 from server.settings import Settings
-from server.settings.option import option_of
+from server.settings.options.option import option_of
 
 _STRING: Final[Schema] = {"type": "string"}
 _TOKEN: Final[Schema] = {"type": "integer", "minimum": 0, "description": "a token's id"}

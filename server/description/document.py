@@ -19,9 +19,9 @@ from server.description import (
 from server.description.errors import ANTHROPIC_ERROR, ERROR, MEANINGS
 from server.description.operations import Operation, operation_of, request_schemas
 from server.description.shapes import Schema, either, of_models, reference
-from server.errors import is_anthropic
-from server.middleware import ALWAYS, PUBLIC
-from server.routing import Endpoint, Routes
+from server.http.errors import is_anthropic
+from server.http.middleware import ALWAYS, PUBLIC
+from server.http.routing import Endpoint, Routes
 
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
 _SECURITY: Final[Mapping[str, Schema]] = {

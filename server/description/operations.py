@@ -10,6 +10,7 @@ from server.description.errors import OF_A_BODY, OF_A_COMPLETION
 from server.description.messages_fields import messages_request
 from server.description.responses_fields import responses_request
 from server.description.shapes import Schema, an_object, array_of, either, nullable, reference
+from server.http.routing import Handler
 from server.routes import (
     chat,
     completions,
@@ -27,7 +28,6 @@ from server.routes import (
     tokens,
     unserved,
 )
-from server.routing import Handler
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine_ext import EngineBusy, EngineError, Grammar, GrammarError, GrammarPart
-from server.errors import ApiError, invalid, server_fault, unavailable
+from server.grammar.engine_parts import parts_of
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark, token_texts
 from server.grammar.gbnf_tree import GbnfError, Group
-from server.grammar.places import parts_of
 from server.grammar.schema import SchemaError, for_llguidance
 from server.grammar.spec import GrammarSpec, json_lark
 from server.grammar.terminals import with_terminals
+from server.http.errors import ApiError, invalid, server_fault, unavailable
 
 if TYPE_CHECKING:
     from engine_ext import Engine, ModelInfo
-    from server.state import ServerState
+    from server.completion.state import ServerState
 
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from engine_ext import GrammarTrigger
-from server.errors import invalid, invalid_field
 from server.grammar.spec import ANY_OBJECT, GrammarSpec
+from server.http.errors import invalid, invalid_field
 from server.schemas.values import json_type
 
 if TYPE_CHECKING:

@@ -1,18 +1,18 @@
 """POST /v1/chat/completions and what belongs to it.
 
-What chat needs is imported by its first request or a second after the start (`server.app`): a tenth
-of a start that completions have no use for.
+What chat needs is imported by its first request or a second after the start
+(`server.process.app`): a tenth of a start that completions have no use for.
 """
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.body import read_object
-from server.errors import JSON_TYPE
-from server.request_record import record_of
-from server.routing import Routes
-from server.state import state_of
+from server.completion.request_record import record_of
+from server.completion.state import state_of
+from server.http.body import read_object
+from server.http.errors import JSON_TYPE
+from server.http.routing import Routes
 
 routes = Routes("chat")
 

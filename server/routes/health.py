@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine_ext.stats import EngineState
-from server.errors import JSON_TYPE, error_response, unavailable
-from server.routing import Routes
-from server.state import Phase, ServerState, state_of
+from server.completion.state import Phase, ServerState, state_of
+from server.http.errors import JSON_TYPE, error_response, unavailable
+from server.http.routing import Routes
 
 routes = Routes("health")
 

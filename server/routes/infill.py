@@ -3,16 +3,16 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.body import read_object
-from server.completion import make_completion
-from server.errors import invalid_field
-from server.infill import InfillLimits, read_infill
-from server.request_record import record_of
-from server.responses.native import NativeWriter
-from server.routing import Routes
+from server.completion.infill import InfillLimits, read_infill
+from server.completion.make import make_completion
+from server.completion.reasoning import read_thoughts
+from server.completion.request_record import record_of
+from server.completion.state import state_of
+from server.http.body import read_object
+from server.http.errors import invalid_field
+from server.http.routing import Routes
 from server.schemas.completion import parse_completion
-from server.state import state_of
-from server.thoughts import read_thoughts
+from server.writers.native import NativeWriter
 
 routes = Routes("completions")
 

@@ -6,11 +6,11 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.body import read_json
-from server.errors import JSON_TYPE, invalid
-from server.routing import Routes
+from server.completion.state import state_of
+from server.http.body import read_json
+from server.http.errors import JSON_TYPE, invalid
+from server.http.routing import Routes
 from server.schemas.lora import read_scales, scales_of_all
-from server.state import state_of
 
 routes = Routes("lora")
 

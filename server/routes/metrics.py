@@ -6,10 +6,10 @@ from prometheus_client import generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.errors import not_supported
-from server.exact_name import ExactName
-from server.routing import Routes
-from server.state import state_of
+from server.completion.state import state_of
+from server.http.errors import not_supported
+from server.http.exact_name import ExactName
+from server.http.routing import Routes
 
 routes = Routes("metrics")
 

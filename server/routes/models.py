@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine_ext.build_info import read_build_info
-from server.errors import JSON_TYPE, no_such_model
-from server.responses.generation_settings import GenerationSettings
-from server.routing import Routes
-from server.state import ServerState, state_of
+from server.completion.effective_params import GenerationSettings
+from server.completion.state import ServerState, state_of
+from server.http.errors import JSON_TYPE, no_such_model
+from server.http.routing import Routes
 
 routes = Routes("models")
 

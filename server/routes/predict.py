@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Scope
 
-from server.body import read_object
-from server.disconnect import ClientGone, Disconnect
-from server.errors import JSON_TYPE, ApiError, invalid
+from server.completion.state import state_of
+from server.http.body import read_object
+from server.http.disconnect import ClientGone, Disconnect
+from server.http.errors import JSON_TYPE, ApiError, invalid
+from server.http.routing import Routes
+from server.http.vertex import VertexAi
 from server.routes.health import health
-from server.routing import Routes
-from server.state import state_of
-from server.vertex import VertexAi
 
 _MAX_INSTANCES: Final = 128
 _FORMAT: Final = "@requestFormat"

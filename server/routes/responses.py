@@ -6,11 +6,11 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.body import read_object
-from server.errors import JSON_TYPE
-from server.request_record import record_of
-from server.routing import Routes
-from server.state import state_of
+from server.completion.request_record import record_of
+from server.completion.state import state_of
+from server.http.body import read_object
+from server.http.errors import JSON_TYPE
+from server.http.routing import Routes
 
 routes = Routes("responses")
 
@@ -21,8 +21,8 @@ async def responses(request: Request) -> Response:
     """OpenAI's response, on the same path as a chat completion."""
     from server.chat.completion import run_chat
     from server.chat.plan import prepare_chat
-    from server.responses.responses_api import ResponsesWriter
     from server.schemas.responses import chat_body_of_responses
+    from server.writers.responses_api import ResponsesWriter
 
     state = state_of(request)
     body = await read_object(request)

@@ -9,11 +9,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine_ext import EngineBusy, EngineError, SlotFileError, SlotNameError
-from server.body import read_object
-from server.errors import JSON_TYPE, ApiError, invalid, not_supported, server_fault, unavailable
-from server.routing import Routes
+from server.completion.state import ServerState, state_of
+from server.http.body import read_object
+from server.http.errors import (
+    JSON_TYPE,
+    ApiError,
+    invalid,
+    not_supported,
+    server_fault,
+    unavailable,
+)
+from server.http.routing import Routes
 from server.schemas.values import json_type
-from server.state import ServerState, state_of
 
 routes = Routes("slots")
 

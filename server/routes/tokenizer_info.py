@@ -6,9 +6,9 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.errors import JSON_TYPE
-from server.routing import Routes
-from server.state import state_of
+from server.completion.state import state_of
+from server.http.errors import JSON_TYPE
+from server.http.routing import Routes
 
 routes = Routes("tokens")
 

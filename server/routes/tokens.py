@@ -9,12 +9,12 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.body import read_object
-from server.errors import JSON_TYPE, invalid, invalid_field
-from server.prompt import read_mixed
-from server.routing import Routes
+from server.completion.prompt import read_mixed
+from server.completion.state import state_of
+from server.http.body import read_object
+from server.http.errors import JSON_TYPE, invalid, invalid_field
+from server.http.routing import Routes
 from server.schemas.values import json_type
-from server.state import state_of
 
 if TYPE_CHECKING:
     from engine_ext import Engine

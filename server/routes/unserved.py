@@ -6,10 +6,10 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.body import read_json
-from server.errors import JSON_TYPE, invalid, not_found, not_supported
-from server.routing import Routes
-from server.state import state_of
+from server.completion.state import state_of
+from server.http.body import read_json
+from server.http.errors import JSON_TYPE, invalid, not_found, not_supported
+from server.http.routing import Routes
 
 routes = Routes("unserved")
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, get_args
 
 from pydantic import ValidationError
 
-from server.errors import ApiError, invalid, invalid_field
+from server.http.errors import ApiError, invalid, invalid_field
 from server.schemas.lora import LoraScales, Scales
 from server.schemas.samplers import unknown_samplers
 from server.schemas.sampling import SamplingFields

@@ -7,7 +7,7 @@ Source: llama.cpp 0c1e57098, tools/server/server-chat.cpp:348
 import re
 from typing import Any, Final
 
-from server.errors import invalid, invalid_field
+from server.http.errors import invalid, invalid_field
 from server.schemas.messages_content import convert_message
 from server.schemas.reading import object_of, objects_of, refuse, text_of
 from server.schemas.sampling import SamplingFields

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from server.errors import invalid_field
+from server.http.errors import invalid_field
 from server.schemas.reading import object_of, objects_of, text_of
 
 

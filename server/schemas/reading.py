@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from server.errors import invalid_field
+from server.http.errors import invalid_field
 from server.schemas.values import json_type
 
 

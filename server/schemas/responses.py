@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from server.errors import invalid, invalid_field
+from server.http.errors import invalid, invalid_field
 from server.schemas.reading import object_of, objects_of, refuse, text_of
 from server.schemas.responses_input import convert_input
 

@@ -6,7 +6,7 @@ Source: llama.cpp 0c1e57098, tools/server/server-chat.cpp:34.
 
 from typing import Any
 
-from server.errors import invalid, invalid_field
+from server.http.errors import invalid, invalid_field
 from server.schemas.reading import all_objects, objects_of, text_of
 
 

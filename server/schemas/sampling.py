@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from engine_ext import SamplingParams
-from server.errors import invalid_field
+from server.http.errors import invalid_field
 from server.schemas.samplers import Chain
 from server.schemas.values import INT32_MAX, Only, Real, Strings, Switch, Text, Whole
 

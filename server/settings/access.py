@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import model_validator
 
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
 
 
 class AccessSettings(OptionGroup):

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
 
 ReasoningFormat = Literal["none", "auto", "deepseek", "deepseek-legacy"]
 

@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from engine_ext.model_options import SplitMode
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
-from server.settings.pairs import split_pairs
+from engine_ext.loading.model_options import SplitMode
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
+from server.settings.options.pairs import split_pairs
 
 # Names of a mixture-of-experts layer's expert weights, and of a dense feed-forward layer's.
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"

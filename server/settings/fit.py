@@ -5,9 +5,9 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from server.host_memory import available_bytes
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
+from server.process.host_memory import available_bytes
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
 
 _MIB: Final = 1 << 20
 _NO_LESS: Final = 2**31 - 1

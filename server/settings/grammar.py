@@ -10,8 +10,8 @@ from server.grammar.fields import of_text
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.schema import for_llguidance
 from server.grammar.spec import GrammarSpec
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
 
 
 class GrammarSettings(OptionGroup):

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
 
 
 class LimitSettings(OptionGroup):

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from engine_ext.model_options import LazyMode, LoadMode, RopeScaling
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
-from server.settings.pairs import split_list, split_pairs
+from engine_ext.loading.model_options import LazyMode, LoadMode, RopeScaling
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
+from server.settings.options.pairs import split_list, split_pairs
 
 
 class LoadSettings(OptionGroup):

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
 
 _LEVELS: Final = ("error", "error", "warning", "info", "debug", "debug")
 

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 import engine_ext
-from engine_ext.config import CacheType
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
+from engine_ext.loading.config import CacheType
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
 
 DEMO_MODEL = Path(engine_ext.__file__).parent / "models" / "demo.gguf"
 """The model that comes with the package."""

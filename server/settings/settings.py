@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, PrivateAttr, model_validator
 
-from engine_ext.config import EngineConfig
-from engine_ext.model_options import ModelOptions
+from engine_ext.loading.config import EngineConfig
+from engine_ext.loading.model_options import ModelOptions
 from server.settings.access import AccessSettings
 from server.settings.chat import ChatSettings
 from server.settings.device import DeviceSettings
@@ -21,13 +21,13 @@ from server.settings.limits import LimitSettings
 from server.settings.loading import LoadSettings
 from server.settings.log import LogSettings
 from server.settings.model import ModelSettings
-from server.settings.origin import name_origin
+from server.settings.options.origin import name_origin
+from server.settings.options.pairs import split_list
+from server.settings.options.source import SourceSettings
+from server.settings.options.sources import read_environment, read_file
 from server.settings.page import PageSettings
-from server.settings.pairs import split_list
 from server.settings.sampling import SamplingSettings
 from server.settings.slots import SlotSettings
-from server.settings.source import SourceSettings
-from server.settings.sources import read_environment, read_file
 from server.settings.threads import ThreadSettings
 
 

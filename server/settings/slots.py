@@ -5,9 +5,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from server.host_memory import available_bytes
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
+from server.process.host_memory import available_bytes
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
 
 _AUTO_SLOTS = 4
 _MIB = 1 << 20

@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from engine_ext.model_options import Numa
+from engine_ext.loading.model_options import Numa
 from server.settings.cores import cores_of_mask, cores_of_range
-from server.settings.option import Option
-from server.settings.option_group import OptionGroup
+from server.settings.options.option import Option
+from server.settings.options.option_group import OptionGroup
 
 
 class ThreadSettings(OptionGroup):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any, Final
 
-from tests.bench.hardware import describe_hardware
+from tests.bench.rig.hardware import describe_hardware
 from tests.support.bystander import Memory, watching
 from tests.support.raw_http import CHUNKED, HEAD, connect, send_until_refused
 from tests.support.server import Server, serving

@@ -30,10 +30,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.bench.hardware import describe_hardware, physical_cores
-from tests.bench.peer import Peer
-from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
-from tests.bench.sse_client import StreamTiming, post_json, stream_completion
+from tests.bench.rig.hardware import describe_hardware, physical_cores
+from tests.bench.rig.peer import Peer
+from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.rig.sse_client import StreamTiming, post_json, stream_completion
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "engine_ext/models/demo.gguf"

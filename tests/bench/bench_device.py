@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.bench.device_servers import (
+from tests.bench.rig.device_servers import (
     OURS,
     Round,
     all_servers,
@@ -33,8 +33,8 @@ from tests.bench.device_servers import (
     pause,
     request_body,
 )
-from tests.bench.hardware import describe_hardware
-from tests.bench.peer import Peer
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.peer import Peer
 
 CHAINS: dict[str, dict[str, Any]] = {
     "default": {},

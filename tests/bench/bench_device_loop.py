@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from engine_ext import Engine, EngineConfig, EventKind, Request, SamplingParams
-from engine_ext.grammar import GrammarKind
+from engine_ext.sequence.grammar import GrammarKind
 from tests.gpu.test_device_loop import Loop
 
 SAMPLED = SamplingParams(seed=1, ignore_eos=True)

@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.hardware import describe_hardware
-from tests.bench.peer import Peer
-from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
-from tests.bench.sse_client import stream_completion
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.peer import Peer
+from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.rig.sse_client import stream_completion
 
 STORY = (
     "once upon a time there was small dog who lived near the river and liked to sing about moon "

@@ -29,8 +29,8 @@ import llama_cpp
 from engine_ext import Engine, EngineConfig, Grammar
 from server.grammar.compile import compile_for
 from server.grammar.spec import GrammarSpec
-from tests.bench.hardware import describe_hardware
 from tests.bench.make_random_model import QUANTS, Shape, write_model
+from tests.bench.rig.hardware import describe_hardware
 from tests.support.llama_source import grammar
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
@@ -120,7 +120,7 @@ CASES: dict[str, tuple[GrammarSpec, str]] = {
         "(123+ 4567)*(89-x)/ (total+ 12)",
     ),
     "GBNF: of the JSON schema": (
-        GrammarSpec("gbnf", (SUPPORT / "person_schema.gbnf").read_text()),
+        GrammarSpec("gbnf", (SUPPORT / "grammar" / "person_schema.gbnf").read_text()),
         json.dumps(REQUIRED_FIRST),
     ),
     "GBNF: c.gbnf": (

@@ -21,8 +21,8 @@ from engine_ext import Engine, EngineConfig, EventKind, Request, SamplingParams
 from server.grammar.compile import compile_for
 from server.grammar.spec import GrammarSpec
 from tests.bench.bench_grammar import TINY, summary
-from tests.bench.hardware import describe_hardware
 from tests.bench.make_random_model import QUANTS, write_model
+from tests.bench.rig.hardware import describe_hardware
 
 # Ambiguous at every character, so that its masks take milliseconds.
 HOSTILE: Final = "root ::= [a-z ] root [a-z ] | [a-z ]"

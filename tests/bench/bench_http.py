@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.hardware import describe_hardware
-from tests.bench.peer import Peer
-from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
-from tests.bench.sse_client import StreamTiming, stream_completion
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.peer import Peer
+from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.rig.sse_client import StreamTiming, stream_completion
 
 DEMO = Path(__file__).resolve().parents[2] / "engine_ext" / "models" / "demo.gguf"
 

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.bench_http import DEMO
-from tests.bench.hardware import describe_hardware
-from tests.bench.peer import Peer
-from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.peer import Peer
+from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 
 WORDS = [
     "the", "a", "one", "little", "old", "king", "queen", "fox", "mill", "river", "story",

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.hardware import describe_hardware
-from tests.bench.peer import Peer
-from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
-from tests.bench.sse_client import stream_completion
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.peer import Peer
+from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.rig.sse_client import stream_completion
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "engine_ext/models/demo.gguf"

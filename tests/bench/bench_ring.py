@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Ring and wake-up: records a second, loss and order, round trip, latency to asyncio.
 
-The measured code is csrc/base/spsc_ring.h and csrc/base/wakeup.*, compiled here with bench_ring.cpp into a
-library of its own. Records are the engine's 64-byte TokenEvent; the reader checks every one of
-them. Latency is from the writer's clock reading before its first push to the first line of the
-callback that loop.add_reader() runs; the writer paces itself like a decode thread and sits on the
-last core, the loop on the others, as in the engine.
-"""
+The measured code is csrc/base/spsc_ring.h and csrc/base/wakeup.*, compiled here with
+rig/bench_ring.cpp into a library of its own. Records are the engine's 64-byte TokenEvent; the
+reader checks every one of them. Latency is from the writer's clock reading before its first push to
+the first line of the callback that loop.add_reader() runs; the writer paces itself like a decode
+thread and sits on the last core, the loop on the others, as in the engine."""
 
 import argparse
 import asyncio
@@ -22,8 +21,8 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench.hardware import describe_hardware
-from tests.bench.ring_library import compile_library
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.ring_library import compile_library
 
 MUST_RECORDS_PER_S = 50e6
 MUST_WAKE_UP_P50_US = 100.0

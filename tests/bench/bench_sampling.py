@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.bench.hardware import describe_hardware
-from tests.support.random_sampling import mixed, off, sequence, tie_free_logits
-from tests.support.sampling_library import Floats, compare, exp_differences, time_draws
-from tests.support.sampling_params import Params, Sequence
+from tests.bench.rig.hardware import describe_hardware
+from tests.support.sampling.random_sampling import mixed, off, sequence, tie_free_logits
+from tests.support.sampling.sampling_library import Floats, compare, exp_differences, time_draws
+from tests.support.sampling.sampling_params import Params, Sequence
 
 N_TOKENS = 16  # of a sequence of the comparison
 

@@ -15,9 +15,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.bench.hardware import describe_hardware
-from tests.bench.server_process import ServerProcess, free_port, running
-from tests.bench.sse_app import EVENT
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.server_process import ServerProcess, free_port, running
+from tests.bench.rig.sse_app import EVENT
 
 WAYS = ("token_path", "raw", "streaming_response", "sse_starlette", "sse_starlette_send_timeout")
 
@@ -64,8 +64,8 @@ def markdown(report: dict[str, Any]) -> str:
         f"{raw['cpu_us']:.1f} µs; chunks",
         "written to the connection from the engine's wake-up, which is how a stream with one "
         "choice goes",
-        f"(server/streaming.py), {token_path['cpu_us']:.1f} µs. sse-starlette carries the streams "
-        "with several choices.",
+        f"(server/completion/streaming.py), {token_path['cpu_us']:.1f} µs. sse-starlette carries "
+        "the streams with several choices.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for sse.json and sse.md")
     arguments = parser.parse_args()
     port = free_port()
-    command = [sys.executable, "-m", "tests.bench.sse_app", str(port)]
+    command = [sys.executable, "-m", "tests.bench.rig.sse_app", str(port)]
     measured: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
     with (
         tempfile.TemporaryDirectory() as scratch,

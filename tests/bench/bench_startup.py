@@ -18,8 +18,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.bench.hardware import describe_hardware
-from tests.bench.server_process import free_port
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.server_process import free_port
 
 UNPACED = str(Path(sys.executable).with_name("unpaced"))
 LIMITS = {"version_s": 0.3, "health_s": 1.5, "exit_s": 1.0}

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.bench_http import DEMO, request_body
-from tests.bench.hardware import describe_hardware
-from tests.bench.server_process import ServerProcess, free_port, running, unpaced_command
-from tests.bench.sse_client import stream_completion
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
+from tests.bench.rig.sse_client import stream_completion
 
 ROW = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.bench.server_process import free_port
+from tests.bench.rig.server_process import free_port
 from tests.support.server import UNPACED
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.bench.server_process import free_port
+from tests.bench.rig.server_process import free_port
 from tests.e2e.test_listening import wait_healthy
 from tests.support.bystander import watching
 from tests.support.server import UNPACED

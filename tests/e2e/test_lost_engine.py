@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from server.engine_watch import ENGINE_LOST
+from server.process.engine_watch import ENGINE_LOST
 from tests.support.frozen_thread import CannotFreeze, exit_status, frozen, thread_of
 from tests.support.server import Server, serving
 

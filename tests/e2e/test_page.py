@@ -7,9 +7,9 @@ import pytest
 
 from engine_ext import FinishReason
 from tests.support.browser import ENTER, RELEASE, SHIFT, Browser, browsing, why_no_browser
-from tests.support.scripted_server import ScriptedServer, scripted_server
+from tests.support.scripted.fake_engine import FakeEngine, FakeSequence
+from tests.support.scripted.scripted_server import ScriptedServer, scripted_server
 from tests.support.server import serving
-from tests.unit.fake_engine import FakeEngine, FakeSequence
 
 pytestmark = pytest.mark.skipif(bool(why_no_browser()), reason=why_no_browser() or "no browser")
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from server.settings.model import DEMO_MODEL
-from tests.bench.server_process import free_port, running, unpaced_command
+from tests.bench.rig.server_process import free_port, running, unpaced_command
 
 DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "prometheus.yml"
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from server.settings.model import DEMO_MODEL
-from tests.bench.server_process import free_port
+from tests.bench.rig.server_process import free_port
 from tests.e2e.test_listening import wait_healthy
 from tests.support.raw_http import connect, read_all
 from tests.support.server import UNPACED, Server, serving

@@ -33,7 +33,7 @@ def imported(statement: str) -> set[str]:
         ),
         (
             # What serving loads at start: nothing that only some servers or requests need.
-            "import server.process, server.cli.serve",
+            "import server.process.process, server.cli.serve",
             {"fastapi", "llama_cpp", "numpy", "jinja2", "huggingface_hub", "httpx", "httpx2",
              "requests", "openai", "gguf", "torch", "yaml", "tqdm", "transformers", "llguidance",
              "jsonschema", "cryptography"},

@@ -15,7 +15,7 @@ from engine_ext import (
     Request,
     SamplingParams,
 )
-from engine_ext.config import CacheType
+from engine_ext.loading.config import CacheType
 from tests.gpu.random_model import ARCHITECTURES, write_random_model
 
 pytestmark = [

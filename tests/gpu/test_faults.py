@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import pytest
 
-from server.engine_watch import ENGINE_LOST
-from tests.bench.server_process import free_port, running
+from server.process.engine_watch import ENGINE_LOST
+from tests.bench.rig.server_process import free_port, running
 from tests.gpu.test_device_loop import DEMO_MODEL, has_device
 from tests.support.server import Server
 

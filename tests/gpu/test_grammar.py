@@ -6,7 +6,7 @@ import json
 import pytest
 
 from engine_ext import EventKind, FinishReason, Request, SamplingParams
-from engine_ext.grammar import GrammarKind
+from engine_ext.sequence.grammar import GrammarKind
 from tests.gpu.test_device_loop import Loop, events_of, has_device, running_engine
 
 pytestmark = [

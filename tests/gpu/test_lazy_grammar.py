@@ -4,7 +4,7 @@ a step a launch from there on. The host's loop says what is right."""
 import pytest
 
 from engine_ext import Engine, EventKind, FinishReason, Request, SamplingParams
-from engine_ext.grammar import GrammarTrigger, GrammarWait
+from engine_ext.sequence.grammar import GrammarTrigger, GrammarWait
 from tests.gpu.test_device_loop import GREEDY, Loop, events_of, has_device, running_engine
 
 pytestmark = [

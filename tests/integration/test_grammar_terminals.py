@@ -16,12 +16,12 @@ import pytest
 from llama_cpp.llama_grammar import json_schema_to_gbnf
 
 from engine_ext._load import load_native
-from engine_ext.grammar import native_parts
+from engine_ext.sequence.grammar import native_parts
+from server.grammar.engine_parts import parts_of
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark
-from server.grammar.places import parts_of
 from server.grammar.terminals import with_terminals
-from tests.support.lark_masks import Vocabulary, tokens_of
+from tests.support.grammar.lark_masks import Vocabulary, tokens_of
 from tests.support.llama_source import grammar, vocabulary
 
 GRAMMARS = ("arithmetic", "c", "chess", "english", "japanese", "json", "json_arr", "list")
@@ -97,7 +97,8 @@ def test_llama_cpps_grammars(tokens: Vocabulary, name: str) -> None:
 
 
 def test_the_grammar_that_llama_server_makes_of_a_schema(tokens: Vocabulary) -> None:
-    text = Path(__file__).parents[1].joinpath("support", "person_schema.gbnf").read_text()
+    support = Path(__file__).parents[1] / "support"
+    text = (support / "grammar" / "person_schema.gbnf").read_text()
     assert_same_masks(tokens, text)
 
 

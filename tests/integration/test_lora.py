@@ -15,7 +15,7 @@ from engine_ext import (
     SlotFileError,
     TokenEvent,
 )
-from engine_ext.model_options import ModelOptions
+from engine_ext.loading.model_options import ModelOptions
 from tests.support.gguf_files import make_lora
 
 pytestmark = pytest.mark.anyio

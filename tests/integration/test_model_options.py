@@ -17,10 +17,10 @@ from engine_ext import (
     ModelOptions,
     plan_memory,
 )
-from engine_ext.config import CacheType
-from engine_ext.model_options import LoadMode
-from engine_ext.request import Request
-from engine_ext.sampling_params import SamplingParams
+from engine_ext.loading.config import CacheType
+from engine_ext.loading.model_options import LoadMode
+from engine_ext.sequence.request import Request
+from engine_ext.sequence.sampling_params import SamplingParams
 from server.cli.flags import read_settings
 from server.settings.model import DEMO_MODEL
 from server.settings.model_defaults import with_model_defaults

@@ -12,8 +12,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.support.grammar.random_schema import random_schema
 from tests.support.patience import patience
-from tests.support.random_schema import random_schema
 from tests.support.server import Server, serving
 
 PROMPT = "Once upon a time"

@@ -17,8 +17,8 @@ from server.chat.renderer import Renderer
 from server.chat.templates import ChatTemplates
 from server.chat.tools.offer import Tool, read_tools
 from server.chat.tools.unasked import unasked_calls
-from server.errors import ApiError
 from server.grammar.compile import compile_for
+from server.http.errors import ApiError
 from server.settings import Settings
 from tests.support.llama_source import llama_source
 from tests.support.server import Server, serving

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from tests.bench.peer import Peer
-from tests.bench.server_process import free_port, running
+from tests.bench.rig.peer import Peer
+from tests.bench.rig.server_process import free_port, running
 from tests.support.llama_source import BUILD_FOLDER, vocabulary
 from tests.support.tiny_model import write_tiny_model
 

@@ -3,9 +3,9 @@
 
     python -m tests.parity.schema_parity --peer FOLDER
 
-records the verdicts of llama-server's grammars in schema_verdicts.json; ours are compared with them
-in tests/unit/test_closed_objects.py. The texts of a schema are instances and what becomes of them
-when a property goes, comes, moves or has another value.
+records the verdicts of llama-server's grammars in schema_verdicts.json; ours are compared with
+them in tests/unit/grammar/test_closed_objects.py. The texts of a schema are instances and what
+becomes of them when a property goes, comes, moves or has another value.
 """
 
 import argparse

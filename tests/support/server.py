@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import orjson
 
-from tests.bench.server_process import ServerProcess, free_port, running
+from tests.bench.rig.server_process import ServerProcess, free_port, running
 
 UNPACED = Path(sys.executable).with_name("unpaced")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from server.errors import invalid, invalid_field
+from server.http.errors import invalid, invalid_field
 from server.schemas.values import json_type
 
 

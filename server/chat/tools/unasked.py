@@ -11,10 +11,10 @@ from engine_ext import GrammarError, GrammarTrigger
 from server.chat.spelling import mark_trigger
 from server.chat.tools.grammar import harmony_call, tool_grammar
 from server.chat.tools.offer import Tool
-from server.errors import ApiError, invalid_field
 from server.grammar.compile import compile_for
 from server.grammar.schema import SchemaError, for_llguidance
 from server.grammar.spec import GrammarSpec
+from server.http.errors import ApiError, invalid_field
 
 if TYPE_CHECKING:
     from engine_ext import Engine

@@ -1,0 +1,44 @@
+"""A client's JSON, counted before it is decoded.
+
+What it nests is walked by functions that recurse, and what it holds takes time on the event loop.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from engine_ext import json_shape
+from server.http.errors import invalid
+
+if TYPE_CHECKING:
+    from server.settings import Settings
+
+
+def decode_json(data: bytes, settings: "Settings", what: str = "the body") -> Any:
+    """`data` decoded; `what` names it in errors. Raises: ApiError (400)."""
+    # With fewer bytes than that it cannot be deeper or hold more.
+    if len(data) > min(settings.max_json_depth, settings.max_json_values):
+        _check(data, settings, what)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise invalid(f"{what} is not JSON: {error}") from None
+
+
+def _check(data: bytes, settings: "Settings", what: str) -> None:
+    depth, n_values, n_numbers = json_shape(data)
+    if depth > settings.max_json_depth:
+        raise invalid(
+            f"{what} nests {depth} arrays and objects, "
+            f"{settings.max_json_depth} are allowed (--max-json-depth)"
+        )
+    if n_values > settings.max_json_values:
+        raise invalid(
+            f"{what} holds {n_values} values that are no numbers, "
+            f"{settings.max_json_values} are allowed (--max-json-values)"
+        )
+    if n_numbers > settings.max_json_numbers:
+        raise invalid(
+            f"{what} holds {n_numbers} numbers, "
+            f"{settings.max_json_numbers} are allowed (--max-json-numbers)"
+        )

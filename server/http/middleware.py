@@ -1,0 +1,143 @@
+"""Around every request: id, CORS, the gate while loading or draining, API key, one log line.
+
+The order is llama-server's: CORS headers on every answer, preflights answered before anything else,
+then the gate, then the key.
+
+Plain ASGI: Starlette's BaseHTTPMiddleware would break streaming and the notice of a disconnect.
+"""
+
+from typing import Final
+
+import structlog
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engine_ext.threads.client import client_key
+from server.completion.request_record import RequestRecord, open_record
+from server.completion.state import Phase, ServerState
+from server.http.api_keys import ApiKeys
+from server.http.cors import CorsPolicy
+from server.http.errors import ApiError, error_response, loading, unauthorized, unavailable
+from server.http.hosts import HostPolicy
+
+# Answered in every phase.
+ALWAYS: Final = frozenset(
+    {"/health/live", "/health/ready", "/metrics", "/", "/index.html", "/docs"}
+)
+# Answered without an API key.
+PUBLIC: Final = ALWAYS - {"/metrics"} | {"/health", "/v1/health"}
+# What wakes a sleeping server besides POST.
+_WAKING: Final = frozenset({"/slots", "/tokenizer_info"})
+# What needs a slot: refused before its body is looked at while nobody else can even wait.
+_COMPLETING: Final = frozenset(
+    {"/completion", "/completions", "/v1/completions", "/chat/completions", "/v1/chat/completions",
+     "/infill", "/responses", "/v1/responses", "/v1/messages"}
+)  # fmt: skip
+_OTHER: Final = "other"
+_PREFLIGHT: Final = {"content-type": "text/html"}  # media_type would add a charset
+
+
+class RequestMiddleware:
+    """The outermost layer of the application."""
+
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+        self._app = app
+        self._state = state
+        self._prefix = state.settings.api_prefix
+        keys = state.settings.read_api_keys()
+        self._keys = ApiKeys(keys)
+        self._hosts = HostPolicy(state.settings, has_keys=bool(keys))
+        self._cors = CorsPolicy(state.settings)
+        self._log = structlog.stdlib.get_logger("unpaced.request")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = open_record(scope)
+        if scope["method"] == "HEAD":
+            # As GET is answered; the HTTP layer, which has the request's own scope, sends no body.
+            scope = {**scope, "method": "GET"}
+        is_preflight = scope["method"] == "OPTIONS"
+        cors = self._cors.headers(scope["headers"], preflight=is_preflight)
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                headers = [*message.get("headers", ()), *cors, (b"server", b"unpaced")]
+                message["headers"] = headers + record.to_headers()
+            await send(message)
+
+        try:
+            if is_preflight:
+                await Response(headers=_PREFLIGHT)(scope, receive, send_with_id)
+                return
+            refusal = self._refusal(scope)
+            if refusal is not None:
+                await error_response(refusal, scope["path"])(scope, receive, send_with_id)
+                return
+            await self._serve(scope, receive, send_with_id)
+        finally:
+            self._conclude(scope, record)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sleep = self._state.sleep
+        if sleep is None or not self._needs_model(scope):
+            await self._app(scope, receive, send)
+            return
+        try:
+            async with sleep.awake():
+                await self._app(scope, receive, send)
+        except ApiError as error:  # the model could not be loaded again
+            await error_response(error, scope["path"])(scope, receive, send)
+
+    def _needs_model(self, scope: Scope) -> bool:
+        path = scope["path"].removeprefix(self._prefix)
+        return scope["method"] == "POST" or path in _WAKING
+
+    def _refusal(self, scope: Scope) -> ApiError | None:
+        path = scope["path"].removeprefix(self._prefix) or "/"
+        # `server` is set for Unix sockets alone, which no browser reaches.
+        if self._hosts.is_active and scope.get("server") is None:
+            refusal = self._hosts.refusal(scope["headers"])
+            if refusal is not None:
+                return refusal
+        refusal = None if path in ALWAYS else self._closed()
+        if refusal is not None:
+            return refusal
+        key = self._keys.find(scope["headers"])
+        # Whose request it is, for who shares slots fairly; 0 on public paths.
+        scope.setdefault("state", {})["api_key_index"] = key or 0
+        client_key.set(key or 0)
+        if key is None and path not in PUBLIC:
+            return unauthorized()
+        if path in _COMPLETING and scope["method"] == "POST":
+            try:
+                self._state.admission.check_room()
+            except ApiError as error:
+                return error
+        return None
+
+    def _closed(self) -> ApiError | None:
+        state = self._state
+        if state.phase is Phase.READY:
+            return None
+        if state.phase is Phase.LOADING:
+            state.metrics.rejected("loading")
+            return loading()
+        if state.phase is Phase.FAILED:
+            state.metrics.rejected("failed")
+            return unavailable("the engine has failed", close=True)
+        state.metrics.rejected("draining")
+        return unavailable("the server is shutting down", close=True)
+
+    def _conclude(self, scope: Scope, record: RequestRecord) -> None:
+        route = scope.get("route")
+        template = getattr(route, "path", _OTHER)
+        self._state.metrics.answered(template, record.status)
+        # Probes and scrapes come every few seconds and say nothing.
+        quiet = scope["method"] == "GET" and record.status < 400
+        level = self._log.debug if quiet else self._log.info
+        # As it was sent: decoded it may hold line ends and look like lines of ours.
+        path = scope.get("raw_path", b"").decode("latin-1") or scope["path"]
+        level("request", method=scope["method"], path=path, **record.to_log())

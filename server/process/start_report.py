@@ -1,0 +1,91 @@
+"""What a start tells whoever has typed it: progress, where memory went, a request to try."""
+
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final, TextIO
+
+import structlog
+
+from engine_ext.loading.decode_loop import DecodeLoop
+from server.settings import Settings
+
+_MIB: Final = 1024 * 1024
+_KINDS: Final = {"weights": "weights", "kv": "kv", "compute": "computing"}
+_BAR_WIDTH: Final = 30
+_LOG_EVERY_S: Final = 0.5
+_DRAW_EVERY_S: Final = 0.1
+
+
+class LoadProgress:
+    """How much of the model is loaded: a line that redraws itself on a terminal, else log lines."""
+
+    def __init__(self, settings: Settings, log: structlog.stdlib.BoundLogger) -> None:
+        self._log = log
+        self._name = settings.model.name
+        self._started = time.monotonic()
+        is_quiet = settings.log_disable or settings.logs_json
+        self._terminal: TextIO | None = None if is_quiet or not sys.stderr.isatty() else sys.stderr
+        self.every_s = _LOG_EVERY_S if self._terminal is None else _DRAW_EVERY_S
+
+    def show(self, fraction: float) -> None:
+        """Call it every `every_s`."""
+        if self._terminal is None:
+            self._log.info("loading", progress=f"{fraction:.0%}")
+            return
+        full = round(fraction * _BAR_WIDTH)
+        bar = "#" * full + "." * (_BAR_WIDTH - full)
+        seconds = time.monotonic() - self._started
+        line = f"loading [{bar}] {fraction:4.0%} {seconds:4.0f} s  {self._name}"
+        width = shutil.get_terminal_size().columns - 1
+        # The cursor waits at the start, so that a log line in between writes over the bar.
+        self._terminal.write(f"\x1b[2K{line[:width]}\r")
+        self._terminal.flush()
+
+    def clear(self) -> None:
+        """The line is gone from the terminal."""
+        if self._terminal is not None:
+            self._terminal.write("\x1b[2K")
+            self._terminal.flush()
+
+
+def tell_memory(log: structlog.stdlib.BoundLogger, loop: DecodeLoop, n_window_graphs: int) -> None:
+    """One line about where the model lies; the parts of it for who debugs."""
+    elsewhere = {"not_on_gpu": loop.n_elsewhere} if loop.n_elsewhere else {}
+    log.info("memory", **memory_by_kind(loop.memory_bytes), **elsewhere)
+    log.debug(
+        "residency",
+        bytes={name: dict(use) for name, use in loop.memory_bytes.items()},
+        decode_nodes=dict(loop.n_graph_nodes),
+        splits=loop.n_graph_splits,
+        window_graphs=n_window_graphs,
+        elsewhere=list(loop.elsewhere),
+    )
+
+
+def memory_by_kind(memory_bytes: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """weights="7.2 MiB (AMX 3.8, CPU 3.4)" and the like: what each takes, and on which devices."""
+    shown = {}
+    for kind, name in _KINDS.items():
+        parts = {place: use[kind] for place, use in memory_bytes.items() if use.get(kind)}
+        total = f"{sum(parts.values()) / _MIB:.1f} MiB"
+        places = list(parts)
+        if len(parts) > 1:
+            places = [f"{place} {n_bytes / _MIB:.1f}" for place, n_bytes in parts.items()]
+        shown[name] = f"{total} ({', '.join(places)})" if parts else total
+    return shown
+
+
+def curl_line(url: str, settings: Settings) -> str:
+    """A request that works as it stands, but for a key, which is never shown."""
+    if url.startswith("unix:"):
+        prefix = settings.api_prefix
+        url = f"--unix-socket {url.removeprefix('unix:')} http://localhost{prefix}"
+    elif url.startswith("https:"):
+        url = f"-k {url}"
+    key = " -H 'Authorization: Bearer YOUR-API-KEY'" if settings.read_api_keys() else ""
+    return (
+        f"\n  curl -N {url}/v1/completions{key} -H 'Content-Type: application/json' "
+        '-d \'{"prompt": "Once upon a time", "max_tokens": 64, "stream": true}\'\n'
+    )

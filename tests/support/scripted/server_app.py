@@ -1,0 +1,20 @@
+"""The application on a scripted engine."""
+
+from typing import Any, cast
+
+from starlette.applications import Starlette
+
+from engine_ext import Engine
+from server.completion.state import Phase, ServerState
+from server.process.app import create_app
+from server.settings import Settings
+from tests.support.scripted.fake_engine import FakeEngine
+
+
+def make_app(engine: FakeEngine, **settings: Any) -> Starlette:
+    """A ready application; no lifespan runs."""
+    settings.setdefault("parallel", 1)
+    app = create_app(cast(Engine, engine), Settings(**settings))
+    state: ServerState = app.state.server
+    state.phase = Phase.READY
+    return app

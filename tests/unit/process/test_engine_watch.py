@@ -1,0 +1,65 @@
+"""When an engine counts as lost."""
+
+from typing import cast
+
+import pytest
+
+from engine_ext import Engine, EngineState
+from server.process.engine_watch import EngineWatch
+
+
+class WatchedEngine:
+    """What the watch looks at."""
+
+    def __init__(self) -> None:
+        self.state = EngineState.READY
+        self.error = ""
+        self.progress: int | None = 1
+
+
+def looks(watch: EngineWatch, engine: WatchedEngine, begin: float, end: float) -> str | None:
+    """Look every second; the first reason."""
+    now = begin
+    while now <= end:
+        why = watch.look(cast(Engine, engine), now)
+        if why is not None:
+            return why
+        now += 1
+    return None
+
+
+@pytest.mark.parametrize("progress", [1, 7])
+def test_no_progress_for_longer_than_the_limit(progress: int) -> None:
+    engine, watch = WatchedEngine(), EngineWatch(limit_s=10, period_s=1)
+    engine.progress = progress
+    assert looks(watch, engine, 100, 110) is None
+    assert "not moved for 11 s" in (looks(watch, engine, 111, 111) or "")
+
+
+def test_progress_and_idleness_are_well() -> None:
+    engine, watch = WatchedEngine(), EngineWatch(limit_s=10, period_s=1)
+    for second in range(100, 200):
+        engine.progress = None if second % 7 == 0 else second
+        assert watch.look(cast(Engine, engine), float(second)) is None
+    engine.progress = None
+    assert looks(watch, engine, 200, 300) is None
+
+
+def test_a_process_that_stood_still_itself_knows_nothing() -> None:
+    engine, watch = WatchedEngine(), EngineWatch(limit_s=10, period_s=1)
+    assert looks(watch, engine, 100, 105) is None
+    assert looks(watch, engine, 500, 510) is None
+    assert looks(watch, engine, 511, 511) is not None
+
+
+def test_no_limit() -> None:
+    engine, watch = WatchedEngine(), EngineWatch(limit_s=0, period_s=1)
+    assert looks(watch, engine, 100, 900) is None
+
+
+def test_a_failed_engine_is_lost_at_once() -> None:
+    engine, watch = WatchedEngine(), EngineWatch(limit_s=0, period_s=1)
+    engine.state, engine.error = EngineState.FAILED, "the GPU is gone"
+    assert looks(watch, engine, 100, 100) == "the GPU is gone"
+    engine.error = ""
+    assert looks(watch, engine, 101, 101) == "the decode thread has failed"

@@ -1,0 +1,99 @@
+"""What a start says on a terminal and in a log."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from engine_ext import DecodeLoop
+from server.process.start_report import LoadProgress, curl_line, tell_memory
+from server.settings import Settings
+
+MIB = 1024 * 1024
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def log() -> structlog.stdlib.BoundLogger:
+    return structlog.stdlib.get_logger("test")
+
+
+def loop(n_elsewhere: int = 0) -> DecodeLoop:
+    return DecodeLoop(
+        loop="host",
+        reason="",
+        device="",
+        memory_bytes={
+            "AMX": {"weights": 3 * MIB, "kv": 0, "compute": 0},
+            "CPU": {"weights": MIB // 2, "kv": 2 * MIB, "compute": 0},
+        },
+        elsewhere=["blk.1"] * n_elsewhere,
+        n_elsewhere=n_elsewhere,
+        n_graph_nodes={},
+        n_graph_splits=0,
+    )
+
+
+def test_memory_is_one_line_that_can_be_read_and_the_rest_is_debug() -> None:
+    with capture_logs() as lines:
+        tell_memory(log(), loop(), 3)
+        tell_memory(log(), loop(2), 3)
+    first, detail, second, _ = lines
+    assert (first["event"], first["log_level"]) == ("memory", "info")
+    assert first["weights"] == "3.5 MiB (AMX 3.0, CPU 0.5)"
+    assert first["kv"] == "2.0 MiB (CPU)"
+    assert first["computing"] == "0.0 MiB"
+    assert "not_on_gpu" not in first
+    assert second["not_on_gpu"] == 2
+    assert (detail["log_level"], detail["window_graphs"]) == ("debug", 3)
+    assert not any(isinstance(value, dict | list) for value in first.values())
+
+
+def test_a_terminal_has_a_line_that_redraws_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "60")
+    with capture_logs() as lines:
+        progress = LoadProgress(Settings(model=Path("folder/some-model.gguf")), log())
+        for fraction in (0.0, 0.5, 1.0):
+            progress.show(fraction)
+        progress.clear()
+    assert lines == []
+    assert "\n" not in terminal.getvalue()
+    drawn = terminal.getvalue().split("\x1b[2K")
+    assert drawn[0] == drawn[-1] == ""
+    assert [len(re.findall("#", each)) for each in drawn[1:-1]] == [0, 15, 30]
+    assert all(each.endswith("\r") and len(each) <= 60 for each in drawn[1:-1])
+    assert "some" in drawn[1]
+    assert " 50%" in drawn[2]
+
+
+@pytest.mark.parametrize("settings", [{}, {"log_format": "json"}])
+def test_elsewhere_it_is_lines_of_the_log(
+    settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal() if settings else io.StringIO()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with capture_logs() as lines:
+        progress = LoadProgress(Settings.model_validate(settings), log())
+        progress.show(0.25)
+        progress.clear()
+    assert [line["progress"] for line in lines] == ["25%"]
+    assert terminal.getvalue() == ""
+
+
+def test_the_curl_line_hints_at_a_key_and_never_shows_it(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:8080"
+    assert "Authorization" not in curl_line(url, Settings())
+    file = tmp_path / "keys"
+    file.write_text("secret\n")
+    for settings in (Settings(api_key=("secret",)), Settings(api_key_file=file)):
+        line = curl_line(url, settings)
+        assert "-H 'Authorization: Bearer YOUR-API-KEY'" in line
+        assert "secret" not in line
