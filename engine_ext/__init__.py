@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from engine_ext.sequence.grammar import GrammarTrigger as GrammarTrigger
     from engine_ext.sequence.grammar import GrammarWait as GrammarWait
     from engine_ext.sequence.reasoning_budget import ReasoningBudget as ReasoningBudget
-    from engine_ext.sequence.request import Request as Request
+    from engine_ext.sequence.request import SequenceRequest as SequenceRequest
     from engine_ext.sequence.sampling_params import RANDOM_SEED as RANDOM_SEED
     from engine_ext.sequence.sampling_params import SAMPLERS as SAMPLERS
     from engine_ext.sequence.sampling_params import SamplingParams as SamplingParams
@@ -81,7 +81,7 @@ _HOMES = {
     "ModelLoadError": "errors",
     "RANDOM_SEED": "sequence.sampling_params",
     "ReasoningBudget": "sequence.reasoning_budget",
-    "Request": "sequence.request",
+    "SequenceRequest": "sequence.request",
     "SAMPLERS": "sequence.sampling_params",
     "SamplingParams": "sequence.sampling_params",
     "SlotFileError": "errors",

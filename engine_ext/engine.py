@@ -26,7 +26,7 @@ from engine_ext.sequence.grammar import (
     GrammarWait,
 )
 from engine_ext.sequence.native_request import NativeRequests
-from engine_ext.sequence.request import Request
+from engine_ext.sequence.request import SequenceRequest
 from engine_ext.sequence.sampling_params import SamplingParams
 from engine_ext.sequence.slots import Slots
 from engine_ext.sequence.token_stream import TokenStream
@@ -234,7 +234,7 @@ class Engine:
 
     # -- requests -----------------------------------------------------------------------------
 
-    def submit(self, request: Request) -> TokenStream:
+    def submit(self, request: SequenceRequest) -> TokenStream:
         """Hand a request to the decode thread; its events come from the stream returned.
 
         Raises: EngineBusy if all slots and waiting places are taken; EngineError if the engine is

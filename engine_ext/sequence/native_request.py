@@ -11,7 +11,7 @@ from engine_ext._load import load_native
 from engine_ext.loading.config import EngineConfig
 from engine_ext.loading.model_info import ModelInfo
 from engine_ext.sequence.reasoning_budget import ReasoningBudget
-from engine_ext.sequence.request import Request
+from engine_ext.sequence.request import SequenceRequest
 from engine_ext.sequence.sampling_params import (
     ADAPTIVE_P,
     INFILL,
@@ -70,7 +70,9 @@ class NativeRequests:
         if key[0] and key not in self._stops:
             await asyncio.to_thread(self._stop_strings, key)
 
-    def spec(self, request: Request, request_id: int, model: ModelInfo) -> _native.RequestSpec:
+    def spec(
+        self, request: SequenceRequest, request_id: int, model: ModelInfo
+    ) -> _native.RequestSpec:
         """The native form of `request`.
 
         Raises: ValueError, its text beginning with the field's name.

@@ -12,7 +12,7 @@ MAX_STOP_BYTES: Final = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SequenceRequest:
     """One sequence to generate.
 
     `prompt`: token ids, at least one, fewer than the slot's context. `max_tokens`: -1 until EOS or

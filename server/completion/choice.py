@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from engine_ext import EventKind
-from server.completion.generation import Generation
+from server.completion.sequence_text import SequenceText
 from server.completion.submission import Submission
 from server.completion.writer import ChoiceWriter
 
@@ -38,7 +38,7 @@ class Choice:
         self._frames: TokenFrames | None = None
         self.arrived_us = arrived_us  # on the clock of the engine's events
         self.writer = writer
-        self.generation: Generation = writer.generation
+        self.generation: SequenceText = writer.generation
 
     @property
     def phase(self) -> str:

@@ -15,7 +15,7 @@ from server.schemas.lora import Scales, scales_to_json
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationSettings:
+class EffectiveParams:
     """What a request asked for, its defaults filled in."""
 
     sampling: SamplingParams
@@ -34,7 +34,7 @@ class GenerationSettings:
     generation_prompt: str = ""
     lora: Scales = ()
 
-    def of_child(self, child: int) -> "GenerationSettings":
+    def of_child(self, child: int) -> "EffectiveParams":
         """For choice number `child` of a prompt: seeds follow one another, as in llama-server."""
         seed = self.sampling.seed
         if child == 0 or seed == RANDOM_SEED:

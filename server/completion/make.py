@@ -7,14 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from engine_ext import Grammar, ReasoningBudget, Request, SamplingParams
+from engine_ext import Grammar, ReasoningBudget, SamplingParams, SequenceRequest
 from engine_ext.threads.client import client_key
 from server.completion.choice import Choice
-from server.completion.effective_params import GenerationSettings
-from server.completion.generation import Generation
+from server.completion.effective_params import EffectiveParams
 from server.completion.prompt import Prompt, count_prompts, read_logit_bias, read_prompts
 from server.completion.reasoning import Thoughts, reasoning_budget
 from server.completion.response import CompletionResponse
+from server.completion.sequence_text import SequenceText
 from server.completion.state import ServerState
 from server.completion.submission import Submission
 from server.completion.text_stream import engine_stops
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _ALPHABET: Final = (string.ascii_letters + string.digits).encode()
 _LETTERS: Final = bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in range(256))
 _SENTENCEPIECE: Final = 1  # LLAMA_VOCAB_TYPE_SPM
-Writers = Callable[[ResponseFacts, Prompt, Generation], ChoiceWriter]
+Writers = Callable[[ResponseFacts, Prompt, SequenceText], ChoiceWriter]
 """Makes the writer of one choice."""
 
 
@@ -110,7 +110,7 @@ async def make_completion(
 
 
 def _response_facts(
-    state: ServerState, body: CompletionBody, settings: GenerationSettings, pieces: list[bytes]
+    state: ServerState, body: CompletionBody, settings: EffectiveParams, pieces: list[bytes]
 ) -> ResponseFacts:
     engine = state.engine
     return ResponseFacts(
@@ -137,7 +137,7 @@ def _choice(
     arrived_us: int,
 ) -> Choice:
     body = facts.body
-    generation = Generation(
+    generation = SequenceText(
         index,
         facts.pieces,
         facts.settings.stop,
@@ -169,8 +169,8 @@ def _generation_settings(
     sampling: SamplingParams,
     grammar: GrammarSpec | None,
     preserved_tokens: tuple[int, ...],
-) -> GenerationSettings:
-    return GenerationSettings(
+) -> EffectiveParams:
+    return EffectiveParams(
         sampling=sampling,
         n_predict=state.settings.n_predict if body.n_predict is None else body.n_predict,
         stop=body.stop or state.settings.reverse_prompt,
@@ -192,17 +192,17 @@ def _generation_settings(
 def _engine_request(
     state: ServerState,
     body: CompletionBody,
-    settings: GenerationSettings,
+    settings: EffectiveParams,
     prompt: Prompt,
     grammar: Grammar | None,
     budget: ReasoningBudget | None,
     lora_scales: tuple[float, ...],
-) -> Request:
+) -> SequenceRequest:
     max_tokens = state.settings.n_predict if settings.n_predict == -1 else settings.n_predict
     if max_tokens == 0 and not body.echo:
         max_tokens = 1  # llama-server's answer to 0; with `echo` the prompt alone is wanted
     cache_prompt = state.settings.cache_prompt if body.cache_prompt is None else body.cache_prompt
-    return Request(
+    return SequenceRequest(
         prompt=prompt.tokens,
         sampling=settings.sampling,
         max_tokens=max_tokens,

@@ -8,8 +8,8 @@ import structlog
 if TYPE_CHECKING:
     from engine_ext import TokenEvent
     from server.completion.admission import Ticket
-    from server.completion.effective_params import GenerationSettings
-    from server.completion.generation import Generation
+    from server.completion.effective_params import EffectiveParams
+    from server.completion.sequence_text import SequenceText
 
 _log: Final = structlog.stdlib.get_logger("unpaced")
 
@@ -18,8 +18,8 @@ _log: Final = structlog.stdlib.get_logger("unpaced")
 class _Task:
     id: int
     ticket: "Ticket"
-    generation: "Generation"
-    settings: "GenerationSettings"
+    generation: "SequenceText"
+    settings: "EffectiveParams"
 
 
 class SlotTable:
@@ -32,8 +32,8 @@ class SlotTable:
         self,
         event: "TokenEvent",
         ticket: "Ticket",
-        generation: "Generation",
-        settings: "GenerationSettings",
+        generation: "SequenceText",
+        settings: "EffectiveParams",
     ) -> None:
         """A sequence has its slot: `event` is STARTED."""
         if event.slot < len(self._tasks):

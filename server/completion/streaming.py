@@ -85,7 +85,7 @@ class StreamOptions:
     ping_s: float
 
 
-class TokenPath:
+class DirectStream:
     """Writes a choice's events from within the engine's wake-up, while the client keeps up.
 
     No task runs and nothing is awaited for a token. Where its frames hold nothing but its text and
@@ -171,7 +171,7 @@ async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOp
             if connection is None:
                 frames = await choice.read_frames(progress=options.progress)
             else:
-                await TokenPath(choice, connection, pings, options).run()
+                await DirectStream(choice, connection, pings, options).run()
                 frames = b""
         choice.close()
         if generation.error is None:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from engine_ext import EngineBusy, EngineError, Request
+from engine_ext import EngineBusy, EngineError, SequenceRequest
 from server.completion.admission import Ticket
 from server.http.errors import ApiError, unavailable
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Submission:
     """Waits for its slot and hands the sequence over. Always `close` it: that frees the slot."""
 
-    def __init__(self, engine: "Engine", ticket: Ticket, request: Request) -> None:
+    def __init__(self, engine: "Engine", ticket: Ticket, request: SequenceRequest) -> None:
         self._engine = engine
         self.ticket = ticket
         self._request = request

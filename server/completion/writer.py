@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from engine_ext import FrameTemplate
-from server.completion.effective_params import GenerationSettings
-from server.completion.generation import Generation
+from server.completion.effective_params import EffectiveParams
 from server.completion.logprobs import token_probs
 from server.completion.prompt import Prompt
+from server.completion.sequence_text import SequenceText
 from server.http.errors import ApiError, error_frame
 from server.schemas.completion import CompletionBody
 
@@ -24,7 +24,7 @@ class ResponseFacts:
     """What the choices of one request share. `created` is seconds since 1970."""
 
     body: CompletionBody
-    settings: GenerationSettings
+    settings: EffectiveParams
     model: str
     fingerprint: str
     completion_id: str
@@ -69,7 +69,7 @@ class ChoiceWriter(ABC):
     ping: ClassVar[bytes] = b":\n\n"
     """What keeps a silent stream alive."""
 
-    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: Generation) -> None:
+    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: SequenceText) -> None:
         self.facts = facts
         self.prompt = prompt
         self.generation = generation

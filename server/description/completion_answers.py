@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from engine_ext import SamplingParams
-from server.completion.effective_params import GenerationSettings
+from server.completion.effective_params import EffectiveParams
 from server.completion.timings import Timings as _Timings
 from server.description.shapes import Schema, later, of_value
 from server.writers.openai import usage
@@ -47,7 +47,7 @@ class Completion(_Timed):
     model: str
     tokens_predicted: int
     tokens_evaluated: int
-    generation_settings: Any = Field(json_schema_extra=later("GenerationSettings"))
+    generation_settings: Any = Field(json_schema_extra=later("EffectiveParams"))
     prompt: str
     has_new_line: bool
     truncated: bool
@@ -197,7 +197,7 @@ def schemas() -> dict[str, Schema]:
     entry = of_value({"token": 1, "bias": 0.5}, bias={"type": ["number", "null"]})
     strings: Schema = {"type": "array", "items": {"type": "string"}}
     settings = of_value(
-        GenerationSettings(SamplingParams()).to_json(),
+        EffectiveParams(SamplingParams()).to_json(),
         logit_bias={"type": "array", "items": entry},
         stop=strings,
         preserved_tokens={"type": "array", "items": {"type": "integer"}},
@@ -207,5 +207,5 @@ def schemas() -> dict[str, Schema]:
     return {
         "Timings": of_value(_Timings().to_json()),
         "Usage": of_value(usage(())),
-        "GenerationSettings": settings,
+        "EffectiveParams": settings,
     }

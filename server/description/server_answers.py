@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine_ext import SamplingParams
-from server.completion.effective_params import GenerationSettings
+from server.completion.effective_params import EffectiveParams
 from server.description.shapes import Schema, later, of_value
 
 
@@ -265,5 +265,5 @@ MODELS: Final = (
 def schemas() -> dict[str, Schema]:
     """Of objects that code puts together: an example of each tells."""
     lora: Schema = {"type": "array", "items": of_value({"id": 0, "scale": 1.0})}
-    settings = of_value(GenerationSettings(SamplingParams()).to_defaults_json(), lora=lora)
+    settings = of_value(EffectiveParams(SamplingParams()).to_defaults_json(), lora=lora)
     return {"DefaultGenerationSettings": settings}

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine_ext.build_info import read_build_info
-from server.completion.effective_params import GenerationSettings
+from server.completion.effective_params import EffectiveParams
 from server.completion.state import ServerState, state_of
 from server.http.errors import JSON_TYPE, no_such_model
 from server.http.routing import Routes
@@ -96,7 +96,7 @@ async def props(request: Request) -> Response:
     state = state_of(request)
     model, settings = state.engine.model, state.settings
     template, tool_use = await state.chat.describe(model)
-    defaults = GenerationSettings(
+    defaults = EffectiveParams(
         sampling=settings.sampling_defaults(), n_predict=-1
     ).to_defaults_json()
     body = {

@@ -13,8 +13,8 @@ import orjson
 from engine_ext import FrameTemplate
 from server.chat.delta import ChatDelta, ToolCallDelta
 from server.chat.plan import ChatPlan
-from server.completion.generation import Generation
 from server.completion.prompt import Prompt
+from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, named_sse
 from server.http.errors import ApiError, anthropic_error
 from server.writers.chat import ChatWriter
@@ -35,7 +35,7 @@ class MessagesWriter(ChatWriter):
         self,
         facts: ResponseFacts,
         prompt: Prompt,
-        generation: Generation,
+        generation: SequenceText,
         *,
         plan: ChatPlan,
         stops: Sequence[str],

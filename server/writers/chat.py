@@ -12,8 +12,8 @@ import orjson
 from engine_ext import FrameField, FrameTemplate
 from server.chat.delta import ChatDelta, ToolCallDelta
 from server.chat.plan import ChatPlan
-from server.completion.generation import Generation
 from server.completion.prompt import Prompt
+from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, sse
 from server.writers.native import NativeWriter
 from server.writers.openai import usage
@@ -31,7 +31,7 @@ class ChatWriter(ChoiceWriter):
     done: ClassVar[bytes] = b"data: [DONE]\n\n"
 
     def __init__(
-        self, facts: ResponseFacts, prompt: Prompt, generation: Generation, *, plan: ChatPlan
+        self, facts: ResponseFacts, prompt: Prompt, generation: SequenceText, *, plan: ChatPlan
     ) -> None:
         super().__init__(facts, prompt, generation)
         self.plan = plan

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from engine_ext import FrameField, FrameTemplate
-from server.completion.generation import Generation
 from server.completion.prompt import Prompt
+from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, sse
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class NativeWriter(ChoiceWriter):
     """One choice of /completion. A native stream has no [DONE]."""
 
-    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: Generation) -> None:
+    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: SequenceText) -> None:
         super().__init__(facts, prompt, generation)
         self._head = b'data: {"index":%d,"content":' % generation.index
         self._tail = b',"tokens":[%%d],"stop":false,"id_slot":-1,"tokens_predicted":%%d,' + (

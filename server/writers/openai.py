@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from engine_ext import FrameField, FrameTemplate
-from server.completion.generation import Generation
 from server.completion.logprobs import LegacyLogprobs, unknown_probs
 from server.completion.prompt import Prompt
+from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, sse
 from server.writers.echo import cut_text
 from server.writers.native import NativeWriter
@@ -25,7 +25,7 @@ class OpenAiWriter(ChoiceWriter):
 
     done: ClassVar[bytes] = b"data: [DONE]\n\n"
 
-    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: Generation) -> None:
+    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: SequenceText) -> None:
         super().__init__(facts, prompt, generation)
         self._head = b'data: {"choices":[{"text":'
         self._tail = (

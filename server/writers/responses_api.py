@@ -12,8 +12,8 @@ import orjson
 
 from server.chat.delta import ChatDelta
 from server.chat.plan import ChatPlan
-from server.completion.generation import Generation
 from server.completion.prompt import Prompt
+from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, named_sse
 from server.http.errors import ApiError
 from server.writers.chat import ChatWriter
@@ -41,7 +41,7 @@ class ResponsesWriter(ChatWriter):
         self,
         facts: ResponseFacts,
         prompt: Prompt,
-        generation: Generation,
+        generation: SequenceText,
         *,
         plan: ChatPlan,
         request: dict[str, Any],

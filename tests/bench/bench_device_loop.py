@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import get_args
 
-from engine_ext import Engine, EngineConfig, EventKind, Request, SamplingParams
+from engine_ext import Engine, EngineConfig, EventKind, SamplingParams, SequenceRequest
 from engine_ext.sequence.grammar import GrammarKind
 from tests.gpu.test_device_loop import Loop
 
@@ -38,7 +38,7 @@ def cpu_ticks() -> dict[str, int]:
     return ticks
 
 
-async def measure(engine: Engine, label: str, request: Request, n_runs: int) -> list[int]:
+async def measure(engine: Engine, label: str, request: SequenceRequest, n_runs: int) -> list[int]:
     """Prints tokens/s of each run and each thread's share of a core; the last run's tokens."""
     before, began = cpu_ticks(), time.monotonic()
     speeds, tokens = [], []
@@ -62,7 +62,7 @@ async def run_engine(number: int, model: Path, loop: Loop, n_tokens: int, n_runs
     config = EngineConfig(model_path=model, n_ctx=2048, decode_loop=loop)
     async with Engine(config) as engine:
         print(f"engine {number}, {model.name}, {engine.decode_loop.loop}", flush=True)
-        plain = Request(prompt=PROMPT, sampling=SAMPLED, max_tokens=n_tokens)
+        plain = SequenceRequest(prompt=PROMPT, sampling=SAMPLED, max_tokens=n_tokens)
         tokens = await measure(engine, "  plain", plain, n_runs)
         pieces = [engine.token_pieces[token] for token in tokens]
         for n_stops in (4, 16, 64):
@@ -73,12 +73,16 @@ async def run_engine(number: int, model: Path, loop: Loop, n_tokens: int, n_runs
             began = time.perf_counter()
             await engine.prepare_stop(stop)
             label = f"  {len(stop)} stops made in {(time.perf_counter() - began) * 1e3:.1f} ms"
-            paused = Request(prompt=PROMPT, sampling=SAMPLED, max_tokens=n_tokens, stop=stop)
+            paused = SequenceRequest(
+                prompt=PROMPT, sampling=SAMPLED, max_tokens=n_tokens, stop=stop
+            )
             found = await measure(engine, f"{label}, {n_pauses} pauses or more", paused, n_runs)
             assert found == tokens
         for kind, text in GRAMMARS:
             grammar = await engine.compile_grammar(kind, text)
-            masked = Request(prompt=PROMPT, sampling=SAMPLED, max_tokens=n_tokens, grammar=grammar)
+            masked = SequenceRequest(
+                prompt=PROMPT, sampling=SAMPLED, max_tokens=n_tokens, grammar=grammar
+            )
             await measure(engine, f"  grammar {text!r}", masked, n_runs)
 
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from engine_ext import Engine, EngineConfig, EventKind, Request, SamplingParams
+from engine_ext import Engine, EngineConfig, EventKind, SamplingParams, SequenceRequest
 from server.grammar.compile import compile_for
 from server.grammar.spec import GrammarSpec
 from tests.bench.bench_grammar import TINY, summary
@@ -28,7 +28,7 @@ from tests.bench.rig.hardware import describe_hardware
 HOSTILE: Final = "root ::= [a-z ] root [a-z ] | [a-z ]"
 
 
-async def times_us(engine: Engine, request: Request) -> list[int]:
+async def times_us(engine: Engine, request: SequenceRequest) -> list[int]:
     """When the decode thread published the request's tokens."""
     return [e.t_us async for e in engine.submit(request) if e.kind == int(EventKind.TOKEN)]
 
@@ -41,11 +41,13 @@ def intervals_ms(times: list[int]) -> dict[str, float]:
 async def measure(engine: Engine, n_tokens: int) -> dict[str, Any]:
     """The plain stream's intervals, milliseconds, and the hostile one's masks."""
     sampling = SamplingParams(temperature=1.0, seed=1, ignore_eos=True)
-    plain = Request(prompt=[1, 2, 3], sampling=sampling, max_tokens=n_tokens)
+    plain = SequenceRequest(prompt=[1, 2, 3], sampling=sampling, max_tokens=n_tokens)
     alone = await times_us(engine, plain)
     both = await asyncio.gather(times_us(engine, plain), times_us(engine, plain))
     grammar = await compile_for(engine, GrammarSpec("gbnf", HOSTILE))
-    masked = Request(prompt=[4, 5, 6], sampling=sampling, max_tokens=n_tokens, grammar=grammar)
+    masked = SequenceRequest(
+        prompt=[4, 5, 6], sampling=sampling, max_tokens=n_tokens, grammar=grammar
+    )
     stream = engine.submit(masked)
     beside = await times_us(engine, plain)
     stream.cancel()

@@ -12,8 +12,8 @@ from engine_ext import (
     EventKind,
     FinishReason,
     ModelLoadError,
-    Request,
     SamplingParams,
+    SequenceRequest,
 )
 from engine_ext.loading.config import CacheType
 from tests.gpu.random_model import ARCHITECTURES, write_random_model
@@ -43,7 +43,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 async def tokens_of(engine: Engine, sampling: SamplingParams, n: int) -> list[int]:
-    request = Request(
+    request = SequenceRequest(
         prompt=[1, *range(300, 340)], sampling=sampling, max_tokens=n, cache_prompt=False
     )
     return [e.token async for e in engine.submit(request) if e.kind == EventKind.TOKEN]
@@ -96,7 +96,9 @@ async def test_a_context_of_thirty_two_thousand_tokens(models: dict[str, Path]) 
         )
         async with Engine(config) as engine:
             # Up to the end of the context.
-            events = [e async for e in engine.submit(Request(prompt=prompt, sampling=GREEDY))]
+            events = [
+                e async for e in engine.submit(SequenceRequest(prompt=prompt, sampling=GREEDY))
+            ]
             results[loop] = [e.token for e in events if e.kind == EventKind.TOKEN]
             assert FinishReason(events[-1].finish_reason) is FinishReason.CONTEXT_LIMIT
     assert len(results["host"]) == 32_768 - len(prompt)
@@ -145,7 +147,7 @@ async def test_logits_that_are_not_finite_end_the_request_within_the_loop(
     for loop in loops:
         config = EngineConfig(model_path=path, n_ctx=1024, n_threads=1, decode_loop=loop)
         async with Engine(config) as engine:
-            request = Request(prompt=[1, *range(300, 340)], sampling=GREEDY, max_tokens=60)
+            request = SequenceRequest(prompt=[1, *range(300, 340)], sampling=GREEDY, max_tokens=60)
             for _ in range(2):  # the first one's cells are gone
                 events = [e async for e in engine.submit(request)]
                 assert FinishReason(events[-1].finish_reason) is FinishReason.NON_FINITE

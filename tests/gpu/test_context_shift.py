@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from engine_ext import EventKind, FinishReason, Request, SamplingParams
+from engine_ext import EventKind, FinishReason, SamplingParams, SequenceRequest
 from tests.gpu.test_device_loop import GREEDY, Loop, events_of, has_device, running_engine
 
 pytestmark = [
@@ -22,13 +22,13 @@ PENALTIES = SamplingParams(seed=2, repeat_penalty=1.1, repeat_last_n=700, ignore
 Shifted = tuple[list[int], FinishReason, int, int]
 
 
-def cases(prompt: list[int]) -> dict[str, Request]:
+def cases(prompt: list[int]) -> dict[str, SequenceRequest]:
     """Requests that fill the context."""
     long = prompt * (300 // len(prompt))
 
-    def request(sampling: SamplingParams = GREEDY, **more: object) -> Request:
+    def request(sampling: SamplingParams = GREEDY, **more: object) -> SequenceRequest:
         fields: dict[str, object] = {"prompt": prompt, "cache_prompt": False}
-        return Request(
+        return SequenceRequest(
             sampling=sampling,
             max_tokens=N_TOKENS,
             **(fields | more),  # type: ignore[arg-type]
@@ -105,7 +105,9 @@ async def test_a_grammar_goes_on_after_a_shift() -> None:
         async with running_engine(loop, n_ctx=256, context_shift=True) as engine:
             prompt = await engine.tokenize("Once upon a time there was")
             grammar = await engine.compile_grammar("regex", "([a-z]{1,9} ){400}")
-            request = Request(prompt=prompt, sampling=SEEDED, max_tokens=600, grammar=grammar)
+            request = SequenceRequest(
+                prompt=prompt, sampling=SEEDED, max_tokens=600, grammar=grammar
+            )
             events = await events_of(engine, request)
             assert events[-1].n_shifts >= 1
             texts[loop] = [event.token for event in events if event.kind == EventKind.TOKEN]
@@ -116,13 +118,13 @@ async def test_neighbours_come_and_go_while_the_context_shifts() -> None:
     async with running_engine("device", n_slots=2, n_ctx=2 * N_CTX, context_shift=True) as engine:
         prompt = await engine.tokenize("Once upon a time there was")
         long = asyncio.create_task(
-            events_of(engine, Request(prompt=prompt, sampling=SEEDED, max_tokens=N_TOKENS))
+            events_of(engine, SequenceRequest(prompt=prompt, sampling=SEEDED, max_tokens=N_TOKENS))
         )
         n_neighbours = 0
         while not long.done():
             await asyncio.sleep(0.03)
             events = await events_of(
-                engine, Request(prompt=prompt[:-1], sampling=SEEDED, max_tokens=5)
+                engine, SequenceRequest(prompt=prompt[:-1], sampling=SEEDED, max_tokens=5)
             )
             assert FinishReason(events[-1].finish_reason) is FinishReason.TOKEN_LIMIT
             n_neighbours += 1

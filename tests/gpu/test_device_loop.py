@@ -18,8 +18,8 @@ from engine_ext import (
     EventKind,
     FinishReason,
     ModelLoadError,
-    Request,
     SamplingParams,
+    SequenceRequest,
     TokenEvent,
 )
 
@@ -109,11 +109,11 @@ async def running_engine(
         yield engine
 
 
-async def events_of(engine: Engine, request: Request) -> list[TokenEvent]:
+async def events_of(engine: Engine, request: SequenceRequest) -> list[TokenEvent]:
     return [event async for event in engine.submit(request)]
 
 
-async def generate(engine: Engine, request: Request) -> Generated:
+async def generate(engine: Engine, request: SequenceRequest) -> Generated:
     events = await events_of(engine, request)
     assert [event.sequence_number for event in events] == list(range(len(events)))
     tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
@@ -126,7 +126,7 @@ async def all_chains(loop: Loop) -> tuple[dict[str, Generated], int]:
         prompt = await engine.tokenize("Once upon a time there was")
         results = {
             name: await generate(
-                engine, Request(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS)
+                engine, SequenceRequest(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS)
             )
             for name, sampling in SAMPLED.items()
         }
@@ -161,23 +161,23 @@ async def test_every_chain_gives_the_hosts_tokens(
 async def test_ends(loop: Loop) -> None:
     async with running_engine(loop) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        whole = Request(prompt=prompt, sampling=GREEDY, max_tokens=300)
+        whole = SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=300)
         await generate(engine, whole)  # the next ones reuse its prompt's cells
         reference, _ = await generate(engine, whole)
         for n in (1, 2, 3, 7, 255, 256, 257):
             tokens, reason = await generate(
-                engine, Request(prompt=prompt, sampling=GREEDY, max_tokens=n)
+                engine, SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=n)
             )
             assert (tokens, reason) == (reference[:n], FinishReason.TOKEN_LIMIT)
         # A bias makes an EOG token certain, at the first draw or after it.
         eog = min(engine.model.eog_tokens)
         sure = SamplingParams(temperature=0, logit_bias=((eog, 1e6),))
-        tokens, reason = await generate(engine, Request(prompt=prompt, sampling=sure))
+        tokens, reason = await generate(engine, SequenceRequest(prompt=prompt, sampling=sure))
         assert (tokens, reason) == ([eog], FinishReason.EOS)
         near = prompt * (engine.model.n_ctx // len(prompt) + 1)
         for n_left in (2, 3, 40, 300):
             long = near[: max(1, engine.model.n_ctx - n_left)]
-            tokens, reason = await generate(engine, Request(prompt=long, sampling=GREEDY))
+            tokens, reason = await generate(engine, SequenceRequest(prompt=long, sampling=GREEDY))
             assert (len(tokens), reason) == (
                 engine.model.n_ctx - len(long),
                 FinishReason.CONTEXT_LIMIT,
@@ -194,7 +194,7 @@ async def test_sampling_may_end_by_eos_within_the_loop() -> None:
             results[loop] = [
                 await generate(
                     engine,
-                    Request(
+                    SequenceRequest(
                         prompt=prompt,
                         sampling=SamplingParams(seed=seed, logit_bias=((eog, 6.0),)),
                         max_tokens=300,
@@ -210,7 +210,7 @@ async def test_sampling_may_end_by_eos_within_the_loop() -> None:
 async def test_cancel_within_the_loop_leaves_a_sound_cache(loop: Loop) -> None:
     async with running_engine(loop) as engine:
         prompt = await engine.tokenize("Once upon a time there was a dog")
-        request = Request(prompt=prompt, sampling=GREEDY, max_tokens=280)
+        request = SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=280)
         await generate(engine, request)  # the next ones reuse its prompt's cells
         expected, _ = await generate(engine, request)
         for n_before in (1, 2, 5, 60, 250):
@@ -244,7 +244,7 @@ async def test_turns_reuse_the_prefix_as_the_host_does() -> None:
             log: list[object] = []
             for turn in range(4):
                 events = await events_of(
-                    engine, Request(prompt=text, sampling=GREEDY, max_tokens=90)
+                    engine, SequenceRequest(prompt=text, sampling=GREEDY, max_tokens=90)
                 )
                 tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
                 log.append((events[0].n_cached, tokens, events[-1].n_cells))
@@ -258,10 +258,10 @@ async def test_turns_reuse_the_prefix_as_the_host_does() -> None:
 async def test_slots_change_places_with_the_host(loop: Loop) -> None:
     async with running_engine(loop, n_slots=2) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        long = Request(
+        long = SequenceRequest(
             prompt=prompt, sampling=SamplingParams(seed=1, ignore_eos=True), max_tokens=200
         )
-        short = Request(
+        short = SequenceRequest(
             prompt=prompt[:-1], sampling=SamplingParams(seed=2, ignore_eos=True), max_tokens=20
         )
         first = asyncio.create_task(generate(engine, long))
@@ -277,7 +277,7 @@ async def test_slots_change_places_with_the_host(loop: Loop) -> None:
 async def test_repeats_are_identical() -> None:
     async with running_engine("device") as engine:
         prompt = await engine.tokenize("The little fox")
-        request = Request(
+        request = SequenceRequest(
             prompt=prompt, sampling=SamplingParams(seed=7), max_tokens=60, cache_prompt=False
         )
         first = await generate(engine, request)

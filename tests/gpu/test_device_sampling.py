@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_ext import EventKind, Request, SamplingParams, TokenEvent
+from engine_ext import EventKind, SamplingParams, SequenceRequest, TokenEvent
 from tests.gpu.test_device_loop import Loop, events_of, has_device, running_engine
 
 pytestmark = [
@@ -59,7 +59,7 @@ async def all_probabilities(loop: Loop) -> tuple[dict[str, list[object]], int]:
         found = {}
         for chain, sampling in CHAINS.items():
             for n_probs, after in PROBABILITIES:
-                request = Request(
+                request = SequenceRequest(
                     prompt=prompt,
                     sampling=sampling,
                     max_tokens=60,

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from engine_ext import EventKind, FinishReason, Request, SamplingParams
+from engine_ext import EventKind, FinishReason, SamplingParams, SequenceRequest
 from engine_ext.sequence.grammar import GrammarKind
 from tests.gpu.test_device_loop import Loop, events_of, has_device, running_engine
 
@@ -52,7 +52,7 @@ async def everything(loop: Loop) -> tuple[dict[tuple[str, str], object], int]:
         results: dict[tuple[str, str], object] = {}
         for grammar in GRAMMARS:
             for name, sampling in SAMPLED.items():
-                request = Request(
+                request = SequenceRequest(
                     prompt=prompt, sampling=sampling, max_tokens=300, grammar=grammars[grammar]
                 )
                 events = await events_of(engine, request)
@@ -63,7 +63,7 @@ async def everything(loop: Loop) -> tuple[dict[tuple[str, str], object], int]:
                     events[-1].n_cells,
                 )
         # What comes after is not masked any more.
-        plain = Request(prompt=prompt, sampling=SAMPLED["no end"], max_tokens=300)
+        plain = SequenceRequest(prompt=prompt, sampling=SAMPLED["no end"], max_tokens=300)
         results["", ""] = [
             event.token for event in await events_of(engine, plain) if event.kind == EventKind.TOKEN
         ]
@@ -83,10 +83,10 @@ async def test_a_grammar_beside_a_request_without() -> None:
     async with running_engine("device", n_slots=2) as engine:
         prompt = await engine.tokenize("Once upon a time")
         grammar = await engine.compile_grammar(*GRAMMARS["words"])
-        masked = Request(
+        masked = SequenceRequest(
             prompt=prompt, sampling=SAMPLED["default"], max_tokens=200, grammar=grammar
         )
-        short = Request(prompt=prompt[:-1], sampling=SAMPLED["no end"], max_tokens=5)
+        short = SequenceRequest(prompt=prompt[:-1], sampling=SAMPLED["no end"], max_tokens=5)
         first = asyncio.create_task(events_of(engine, masked))
         for _ in range(6):
             await asyncio.sleep(0.01)

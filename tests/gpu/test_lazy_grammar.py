@@ -3,7 +3,7 @@ a step a launch from there on. The host's loop says what is right."""
 
 import pytest
 
-from engine_ext import Engine, EventKind, FinishReason, Request, SamplingParams
+from engine_ext import Engine, EventKind, FinishReason, SamplingParams, SequenceRequest
 from engine_ext.sequence.grammar import GrammarTrigger, GrammarWait
 from tests.gpu.test_device_loop import GREEDY, Loop, events_of, has_device, running_engine
 
@@ -26,7 +26,7 @@ SAMPLED = {
 PLACES = (0, 40, 250)
 
 
-async def tokens_of(engine: Engine, request: Request) -> Generated:
+async def tokens_of(engine: Engine, request: SequenceRequest) -> Generated:
     events = await events_of(engine, request)
     tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
     return tokens, FinishReason(events[-1].finish_reason), events[-1].n_cells
@@ -57,13 +57,13 @@ async def everything(loop: Loop) -> tuple[dict[tuple[str, int, str], Generated],
         results: dict[tuple[str, int, str], Generated] = {}
         n_device = 0
         for name, sampling in SAMPLED.items():
-            free = Request(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS)
+            free = SequenceRequest(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS)
             await tokens_of(engine, free)  # the next ones reuse its prompt's cells
             tokens, _, _ = await tokens_of(engine, free)
             for at in PLACES:
                 for kind, wait in waits_of(engine, tokens, at).items():
                     lazy = await engine.lazy_grammar(grammar, wait)
-                    request = Request(
+                    request = SequenceRequest(
                         prompt=prompt, sampling=sampling, max_tokens=N_TOKENS, grammar=lazy
                     )
                     before = engine.stats().n_tokens_device

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from engine_ext import EventKind, Request, SamplingParams, TokenEvent, TokenStream
+from engine_ext import EventKind, SamplingParams, SequenceRequest, TokenEvent, TokenStream
 from tests.gpu.test_device_loop import Loop, events_of, has_device, running_engine
 
 pytestmark = [
@@ -43,11 +43,11 @@ async def read_all(stream: TokenStream) -> None:
 async def test_a_newcomer_waits_for_one_step_at_most(loop: Loop) -> None:
     async with running_engine(loop, n_slots=2, context_shift=True, wake_interval_us=0) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        lone = engine.submit(Request(prompt=prompt, sampling=ENDLESS))
+        lone = engine.submit(SequenceRequest(prompt=prompt, sampling=ENDLESS))
         times = [event.t_us for event in await tokens_of(lone, 200)]
         step_us = statistics.median(b - a for a, b in itertools.pairwise(times))
         reading = asyncio.create_task(read_all(lone))
-        newcomer = Request(prompt=prompt, sampling=ENDLESS, max_tokens=2)
+        newcomer = SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=2)
         waits_us = []
         pauses = random.Random(1)
         for _ in range(N_NEWCOMERS):

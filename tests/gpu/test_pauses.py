@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine_ext import Engine, EventKind, FinishReason, Request, SamplingParams, TokenEvent
+from engine_ext import Engine, EventKind, FinishReason, SamplingParams, SequenceRequest, TokenEvent
 from tests.gpu.test_device_loop import GREEDY, Loop, events_of, generate, has_device, running_engine
 
 pytestmark = [
@@ -49,14 +49,14 @@ async def test_stop_strings_end_at_the_token_that_completes_them(
 ) -> None:
     async with running_engine(loop) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        whole = Request(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS)
+        whole = SequenceRequest(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS)
         await generate(engine, whole)  # the next ones reuse its prompt's cells
         tokens, _ = await generate(engine, whole)
         pieces = [engine.token_pieces[token] for token in tokens]
         for at in (0, 1, 2, 30, 150, 248, 249, 250, 251, 252, 253, 260, N_TOKENS - 2):
             for stop in stops_of(pieces, at):
                 n = completion(pieces, stop)
-                request = Request(
+                request = SequenceRequest(
                     prompt=prompt, sampling=sampling, max_tokens=N_TOKENS, stop=(stop,)
                 )
                 events = await events_of(engine, request)
@@ -73,12 +73,12 @@ async def test_stop_strings_end_at_the_token_that_completes_them(
 async def test_pauses_change_no_token(loop: Loop, sampling: SamplingParams) -> None:
     async with running_engine(loop) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        whole = Request(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS)
+        whole = SequenceRequest(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS)
         await generate(engine, whole)
         expected = await generate(engine, whole)
         stop = never_completed([engine.token_pieces[token] for token in expected[0]])
         n_before = engine.stats().n_tokens_device
-        paused = Request(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS, stop=stop)
+        paused = SequenceRequest(prompt=prompt, sampling=sampling, max_tokens=N_TOKENS, stop=stop)
         assert await generate(engine, paused) == expected
         assert engine.stats().n_tokens_device - n_before == N_TOKENS - 1
         # The next request has no stop strings: the pause tokens are the EOG set again.
@@ -89,11 +89,11 @@ async def test_pauses_change_no_token(loop: Loop, sampling: SamplingParams) -> N
 async def test_cancel_at_a_pause(loop: Loop) -> None:
     async with running_engine(loop) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        whole = Request(prompt=prompt, sampling=GREEDY, max_tokens=N_TOKENS)
+        whole = SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=N_TOKENS)
         await generate(engine, whole)
         expected, _ = await generate(engine, whole)
         stop = never_completed([engine.token_pieces[token] for token in expected])
-        paused = Request(prompt=prompt, sampling=GREEDY, max_tokens=N_TOKENS, stop=stop)
+        paused = SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=N_TOKENS, stop=stop)
         for n_before in (1, 3, 40, 200):
             stream = engine.submit(paused)
             seen: list[int] = []
@@ -113,11 +113,11 @@ async def test_slots_change_places_at_pauses() -> None:
     async with running_engine("device", n_slots=2) as engine:
         prompt = await engine.tokenize("Once upon a time")
         tokens, _ = await generate(
-            engine, Request(prompt=prompt, sampling=GREEDY, max_tokens=N_TOKENS)
+            engine, SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=N_TOKENS)
         )
         stop = never_completed([engine.token_pieces[token] for token in tokens])
-        long = Request(prompt=prompt, sampling=SAMPLED, max_tokens=N_TOKENS, stop=stop)
-        short = Request(prompt=prompt[:-1], sampling=GREEDY, max_tokens=5)
+        long = SequenceRequest(prompt=prompt, sampling=SAMPLED, max_tokens=N_TOKENS, stop=stop)
+        short = SequenceRequest(prompt=prompt[:-1], sampling=GREEDY, max_tokens=5)
         first = asyncio.create_task(generate(engine, long))
         for _ in range(10):
             await asyncio.sleep(0.005)
@@ -129,7 +129,9 @@ async def test_slots_change_places_at_pauses() -> None:
 async def test_stop_strings_too_long_to_list_are_looked_for_on_the_host() -> None:
     async with running_engine("device") as engine:
         prompt = await engine.tokenize("Once upon a time")
-        request = Request(prompt=prompt, sampling=GREEDY, max_tokens=20, stop=(b"x" * 5000,))
+        request = SequenceRequest(
+            prompt=prompt, sampling=GREEDY, max_tokens=20, stop=(b"x" * 5000,)
+        )
         assert len((await generate(engine, request))[0]) == 20
         assert engine.stats().n_requests_host["stop_length"] == 1
         assert engine.stats().n_tokens_device == 0
@@ -141,7 +143,7 @@ async def test_a_reader_that_does_not_read_holds_the_gpu_and_loses_nothing() -> 
         if engine.model.n_ctx < n_tokens + 64:
             pytest.skip("needs UNPACED_GPU_TEST_CTX of 6000 or more, for a model that has it")
         prompt = await engine.tokenize("Once upon a time")
-        request = Request(prompt=prompt, sampling=GREEDY, max_tokens=n_tokens)
+        request = SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=n_tokens)
         await generate(engine, request)
         expected = await generate(engine, request)
         n_full = engine.stats().n_ring_full
@@ -165,7 +167,7 @@ async def test_a_reader_that_does_not_read_holds_the_gpu_and_loses_nothing() -> 
 async def test_the_engine_stops_in_the_middle_of_the_loop(loop: Loop) -> None:
     async with running_engine(loop) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        stream = engine.submit(Request(prompt=prompt, sampling=GREEDY, max_tokens=N_TOKENS))
+        stream = engine.submit(SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=N_TOKENS))
         events: list[TokenEvent] = []
         async for event in stream:
             events.append(event)
@@ -182,7 +184,9 @@ async def test_requests_of_the_host_are_counted_by_reason() -> None:
         prompt = await engine.tokenize("Once upon a time")
 
         async def run(engine: Engine, sampling: SamplingParams, n_probs: int = 0) -> None:
-            request = Request(prompt=prompt, sampling=sampling, max_tokens=8, n_probs=n_probs)
+            request = SequenceRequest(
+                prompt=prompt, sampling=sampling, max_tokens=8, n_probs=n_probs
+            )
             await generate(engine, request)
 
         await run(engine, GREEDY)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_ext import EventKind, Request, SamplingParams
+from engine_ext import EventKind, SamplingParams, SequenceRequest
 from tests.gpu.test_device_loop import GREEDY, Loop, events_of, has_device, running_engine
 
 pytestmark = [
@@ -29,7 +29,7 @@ async def turns_in_a_shared_cache(loop: Loop) -> list[object]:
                 if turn == 3 and slot == 1:
                     # A new, shorter conversation: cells in the middle are free again.
                     texts[slot] = text = await engine.tokenize("Mia and")
-                request = Request(
+                request = SequenceRequest(
                     prompt=text,
                     sampling=(GREEDY, SAMPLED)[turn % 2],
                     max_tokens=(60, 130, 40, 90)[slot],
@@ -53,13 +53,15 @@ async def test_slots_share_one_cache(loop: Loop) -> None:
 async def saved_and_restored(loop: Loop, folder: Path) -> tuple[bytes, object]:
     async with running_engine(loop, n_slots=2) as engine:
         prompt = await engine.tokenize(TEXTS[0])
-        request = Request(prompt=prompt, sampling=GREEDY, max_tokens=300, id_slot=0)
+        request = SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=300, id_slot=0)
         events = await events_of(engine, request)
         tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
         await engine.slots.save(0, folder, loop)
         await engine.slots.erase(0)
         await engine.slots.restore(1, folder, loop)
-        again = Request(prompt=prompt + tokens + [7], sampling=GREEDY, max_tokens=40, id_slot=1)
+        again = SequenceRequest(
+            prompt=prompt + tokens + [7], sampling=GREEDY, max_tokens=40, id_slot=1
+        )
         events = await events_of(engine, again)
         tail = [event.token for event in events if event.kind == EventKind.TOKEN]
         return (folder / loop).read_bytes(), (events[0].n_cached, tokens, tail)
@@ -80,14 +82,16 @@ async def kept_and_brought_back(loop: Loop, folder: Path) -> tuple[bytes, bytes]
     async with running_engine(loop, n_ctx=4096, cache_bytes_max=-1) as engine:
         # All within the first window of cells: every step has the same shape.
         first = await engine.tokenize(TEXTS[0])
-        request = Request(prompt=first, sampling=GREEDY, max_tokens=60)
+        request = SequenceRequest(prompt=first, sampling=GREEDY, max_tokens=60)
         events = await events_of(engine, request)
         tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
         await engine.slots.save(0, folder, "before")
         other = await engine.tokenize(TEXTS[1])
-        await events_of(engine, Request(prompt=other, sampling=GREEDY, max_tokens=60))
+        await events_of(engine, SequenceRequest(prompt=other, sampling=GREEDY, max_tokens=60))
         again = [*first, *tokens[:-1]]
-        events = await events_of(engine, Request(prompt=again, sampling=GREEDY, max_tokens=0))
+        events = await events_of(
+            engine, SequenceRequest(prompt=again, sampling=GREEDY, max_tokens=0)
+        )
         assert events[0].n_cached == len(again) - 1
         await engine.slots.save(0, folder, "after")
         assert engine.stats().n_cache_states == 1
@@ -106,12 +110,14 @@ async def test_states_of_slots_that_decoded_side_by_side_come_back() -> None:
         "device", n_slots=4, n_ctx=8192, kv_unified=True, cache_bytes_max=-1
     ) as engine:
         texts = [await engine.tokenize(text) for text in TEXTS]
-        requests = [Request(prompt=text, sampling=GREEDY, max_tokens=200) for text in texts]
+        requests = [SequenceRequest(prompt=text, sampling=GREEDY, max_tokens=200) for text in texts]
         together = await asyncio.gather(*(events_of(engine, request) for request in requests))
         for text, events in zip(texts, together, strict=True):
             tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
             grown = [*text, *tokens]
-            events = await events_of(engine, Request(prompt=grown, sampling=GREEDY, max_tokens=2))
+            events = await events_of(
+                engine, SequenceRequest(prompt=grown, sampling=GREEDY, max_tokens=2)
+            )
             assert events[0].n_cached == len(grown) - 1
         assert engine.stats().n_cache_lost == 0
         # A part is a kernel and a copy of 2 MiB at most; a call for each run of cells were more.

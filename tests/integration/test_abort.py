@@ -10,13 +10,13 @@ MODEL = Path(__file__).resolve().parents[2] / "engine_ext" / "models" / "demo.gg
 SCRIPT = """
 import asyncio, ctypes, sys
 from pathlib import Path
-from engine_ext import Engine, EngineConfig, Request, SamplingParams
+from engine_ext import Engine, EngineConfig, SequenceRequest, SamplingParams
 import llama_cpp
 
 async def main():
     async with Engine(EngineConfig(model_path=Path(sys.argv[1]), n_threads=1)) as engine:
         endless = SamplingParams(temperature=0, ignore_eos=True)
-        stream = engine.submit(Request(prompt=[0], sampling=endless))
+        stream = engine.submit(SequenceRequest(prompt=[0], sampling=endless))
         await stream.read()
         library = Path(llama_cpp.__file__).parent / "lib" / "libggml-base.so"
         ctypes.CDLL(str(library)).ggml_abort(b"somewhere.c", 7, b"GGML_ASSERT(%s) failed", b"a < b")

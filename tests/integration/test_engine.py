@@ -20,8 +20,8 @@ from engine_ext import (
     EventKind,
     FinishReason,
     ModelLoadError,
-    Request,
     SamplingParams,
+    SequenceRequest,
     TokenEvent,
     TokenStream,
 )
@@ -73,12 +73,12 @@ def tokens_of(events: list[TokenEvent]) -> list[int]:
     return [event.token for event in events if event.kind == EventKind.TOKEN]
 
 
-async def generate(engine: Engine, request: Request) -> tuple[list[int], FinishReason]:
+async def generate(engine: Engine, request: SequenceRequest) -> tuple[list[int], FinishReason]:
     events = await collect(engine.submit(request))
     return tokens_of(events), FinishReason(events[-1].finish_reason)
 
 
-async def probabilities(engine: Engine, request: Request) -> list[dict[str, Any]]:
+async def probabilities(engine: Engine, request: SequenceRequest) -> list[dict[str, Any]]:
     """Its tokens as /completion lists them under `completion_probabilities`."""
     return [
         {
@@ -95,7 +95,7 @@ async def test_events_of_a_request_are_complete_and_in_order() -> None:
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once upon a time")
         events = await collect(
-            engine.submit(Request(prompt=prompt, sampling=ENDLESS, max_tokens=20))
+            engine.submit(SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=20))
         )
         assert [event.sequence_number for event in events] == list(range(len(events)))
         kinds = [event.kind for event in events]
@@ -115,7 +115,7 @@ async def test_events_of_a_request_are_complete_and_in_order() -> None:
 
 async def test_a_listener_sees_what_a_reader_sees() -> None:
     async with running_engine() as engine:
-        request = Request(prompt=[1], sampling=ENDLESS, max_tokens=50, cache_prompt=False)
+        request = SequenceRequest(prompt=[1], sampling=ENDLESS, max_tokens=50, cache_prompt=False)
         expected = tokens_of(await collect(engine.submit(request)))
         stream = engine.submit(request)
         events: list[TokenEvent] = []
@@ -136,7 +136,7 @@ async def test_a_listener_sees_what_a_reader_sees() -> None:
 async def test_a_story_ends_with_eos() -> None:
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once upon a time")
-        tokens, reason = await generate(engine, Request(prompt=prompt, sampling=GREEDY))
+        tokens, reason = await generate(engine, SequenceRequest(prompt=prompt, sampling=GREEDY))
         assert reason is FinishReason.EOS
         assert tokens[-1] in engine.model.eog_tokens
 
@@ -144,20 +144,20 @@ async def test_a_story_ends_with_eos() -> None:
 async def test_the_same_seed_gives_the_same_tokens() -> None:
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once upon a time")
-        request = Request(
+        request = SequenceRequest(
             prompt=prompt, sampling=SamplingParams(seed=7), max_tokens=40, cache_prompt=False
         )
         first = await generate(engine, request)
         for _ in range(5):
             assert await generate(engine, request) == first
-        other = Request(prompt=prompt, sampling=SamplingParams(seed=8), max_tokens=40)
+        other = SequenceRequest(prompt=prompt, sampling=SamplingParams(seed=8), max_tokens=40)
         assert await generate(engine, other) != first
 
 
 async def test_a_reused_prefix_changes_neither_tokens_nor_counts() -> None:
     async with running_engine(n_ubatch=1) as engine:  # the last token is computed alone both times
         prompt = await engine.tokenize("Once upon a time there was a dog who lived near a hill.")
-        request = Request(prompt=prompt, sampling=ENDLESS, max_tokens=30)
+        request = SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=30)
         cold = await collect(engine.submit(request))
         warm = await collect(engine.submit(request))
         assert cold[0].n_cached == 0
@@ -168,7 +168,7 @@ async def test_a_reused_prefix_changes_neither_tokens_nor_counts() -> None:
 async def test_the_context_limit_ends_the_request() -> None:
     async with running_engine(n_ctx=256) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        events = await collect(engine.submit(Request(prompt=prompt, sampling=ENDLESS)))
+        events = await collect(engine.submit(SequenceRequest(prompt=prompt, sampling=ENDLESS)))
         assert FinishReason(events[-1].finish_reason) is FinishReason.CONTEXT_LIMIT
         assert events[-1].n_cells + 1 == engine.model.n_ctx
 
@@ -176,7 +176,7 @@ async def test_the_context_limit_ends_the_request() -> None:
 async def test_cancel_ends_decoding_within_a_step() -> None:
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once")
-        stream = engine.submit(Request(prompt=prompt, sampling=ENDLESS))
+        stream = engine.submit(SequenceRequest(prompt=prompt, sampling=ENDLESS))
         n_seen = 0
         events: list[TokenEvent] = []
         while batch := await stream.read():
@@ -191,15 +191,15 @@ async def test_cancel_ends_decoding_within_a_step() -> None:
         assert FinishReason(events[-1].finish_reason) is FinishReason.CANCELLED
         # A step may have been under way when the command was written.
         assert engine.stats().n_steps <= n_steps + 2
-        assert (await generate(engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=3)))[
-            1
-        ] is (FinishReason.TOKEN_LIMIT)
+        assert (
+            await generate(engine, SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=3))
+        )[1] is (FinishReason.TOKEN_LIMIT)
 
 
 async def test_cancel_ends_prefill_between_chunks() -> None:
     async with running_engine(n_ubatch=16) as engine:
         prompt = (await engine.tokenize("Once upon a time " * 200))[: engine.model.n_ctx - 2]
-        request = Request(prompt=prompt, sampling=ENDLESS, cache_prompt=False)
+        request = SequenceRequest(prompt=prompt, sampling=ENDLESS, cache_prompt=False)
         for _ in range(20):  # this thread may not run for as long as a prefill takes
             stream = engine.submit(request)
             events = await stream.read()
@@ -215,10 +215,14 @@ async def test_cancel_ends_prefill_between_chunks() -> None:
 async def test_cancel_of_a_waiting_request_leaves_the_running_one_alone() -> None:
     async with running_engine(context_shift=True) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        request = Request(prompt=prompt, sampling=ENDLESS, max_tokens=200, cache_prompt=False)
+        request = SequenceRequest(
+            prompt=prompt, sampling=ENDLESS, max_tokens=200, cache_prompt=False
+        )
         alone, _ = await generate(engine, request)
         # One that ends by itself could do so before the others are cancelled.
-        running = engine.submit(Request(prompt=prompt, sampling=ENDLESS, cache_prompt=False))
+        running = engine.submit(
+            SequenceRequest(prompt=prompt, sampling=ENDLESS, cache_prompt=False)
+        )
         waiting = [engine.submit(request) for _ in range(5)]
         for stream in waiting:
             stream.cancel()
@@ -240,7 +244,9 @@ async def test_slots_decode_together_and_each_gets_its_own_tokens() -> None:
         texts = ["Once upon a time", "The little fox", "In a village", "One day", "Mia", "A boy"]
         prompts = [await engine.tokenize(text) for text in texts]
         requests = [
-            Request(prompt=p, sampling=ENDLESS, max_tokens=50, n_probs=2, cache_prompt=False)
+            SequenceRequest(
+                prompt=p, sampling=ENDLESS, max_tokens=50, n_probs=2, cache_prompt=False
+            )
             for p in prompts
         ]
         alone = [await probabilities(engine, request) for request in requests]
@@ -260,7 +266,8 @@ async def test_waiting_requests_are_served_in_order() -> None:
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once")
         streams = [
-            engine.submit(Request(prompt=prompt, sampling=ENDLESS, max_tokens=5)) for _ in range(6)
+            engine.submit(SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=5))
+            for _ in range(6)
         ]
         starts = [(await collect(stream))[0].t_us for stream in streams]
         assert starts == sorted(starts)
@@ -269,8 +276,8 @@ async def test_waiting_requests_are_served_in_order() -> None:
 async def test_too_many_requests_are_refused_and_the_others_finish() -> None:
     async with running_engine(n_waiting_max=2, context_shift=True) as engine:
         prompt = await engine.tokenize("Once")
-        request = Request(prompt=prompt, sampling=ENDLESS, max_tokens=20)
-        endless = engine.submit(Request(prompt=prompt, sampling=ENDLESS))
+        request = SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=20)
+        endless = engine.submit(SequenceRequest(prompt=prompt, sampling=ENDLESS))
         streams = [engine.submit(request) for _ in range(2)]
         with pytest.raises(EngineBusy):
             engine.submit(request)
@@ -285,16 +292,18 @@ async def test_too_many_requests_are_refused_and_the_others_finish() -> None:
 async def test_prompts_the_native_side_must_not_see_are_refused(prompt: list[int]) -> None:
     async with running_engine() as engine:
         with pytest.raises(ValueError, match=r"^prompt: "):
-            engine.submit(Request(prompt=prompt))
-        assert (await generate(engine, Request(prompt=[1], max_tokens=1)))[0]
+            engine.submit(SequenceRequest(prompt=prompt))
+        assert (await generate(engine, SequenceRequest(prompt=[1], max_tokens=1)))[0]
 
 
 async def test_a_prompt_as_long_as_the_context_is_refused() -> None:
     async with running_engine(n_ctx=256) as engine:
         n_ctx = engine.model.n_ctx
         with pytest.raises(ValueError, match=r"^prompt: "):
-            engine.submit(Request(prompt=[1] * n_ctx))
-        tokens, reason = await generate(engine, Request(prompt=[1] * (n_ctx - 1), sampling=ENDLESS))
+            engine.submit(SequenceRequest(prompt=[1] * n_ctx))
+        tokens, reason = await generate(
+            engine, SequenceRequest(prompt=[1] * (n_ctx - 1), sampling=ENDLESS)
+        )
         assert len(tokens) == 1
         assert reason is FinishReason.CONTEXT_LIMIT
 
@@ -303,7 +312,7 @@ async def test_logit_bias_out_of_range_is_refused() -> None:
     async with running_engine() as engine:
         sampling = SamplingParams(logit_bias=((engine.model.n_vocab, 1.0),))
         with pytest.raises(ValueError, match=r"^logit_bias: "):
-            engine.submit(Request(prompt=[1], sampling=sampling))
+            engine.submit(SequenceRequest(prompt=[1], sampling=sampling))
 
 
 async def test_infill_takes_the_likely_token_or_the_end() -> None:
@@ -314,7 +323,7 @@ async def test_infill_takes_the_likely_token_or_the_end() -> None:
         tokens = [
             event.token
             async for event in engine.submit(
-                Request(prompt=prompt, sampling=sampling, max_tokens=20)
+                SequenceRequest(prompt=prompt, sampling=sampling, max_tokens=20)
             )
             if event.kind == EventKind.TOKEN
         ]
@@ -327,20 +336,20 @@ async def test_every_token_banned_is_an_error_and_the_engine_lives() -> None:
     async with running_engine() as engine:
         ban = tuple((token, float("-inf")) for token in range(engine.model.n_vocab))
         tokens, reason = await generate(
-            engine, Request(prompt=[1], sampling=SamplingParams(logit_bias=ban))
+            engine, SequenceRequest(prompt=[1], sampling=SamplingParams(logit_bias=ban))
         )
         assert tokens == []
         assert reason is FinishReason.NON_FINITE
         assert reason.is_error
         assert engine.stats().n_requests_failed == 1
-        assert (await generate(engine, Request(prompt=[1], max_tokens=2)))[0]
+        assert (await generate(engine, SequenceRequest(prompt=[1], max_tokens=2)))[0]
 
 
 async def test_logprobs_are_a_log_softmax_with_the_best_first() -> None:
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once upon a")
         n_vocab = engine.model.n_vocab
-        request = Request(prompt=prompt, sampling=GREEDY, max_tokens=3, n_probs=n_vocab)
+        request = SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=3, n_probs=n_vocab)
         events = [e for e in await collect(engine.submit(request)) if e.kind == EventKind.TOKEN]
         for event in events:
             best = event.top_logprobs
@@ -353,10 +362,10 @@ async def test_logprobs_are_a_log_softmax_with_the_best_first() -> None:
 async def test_prompt_logprobs_are_those_of_decoding_the_same_tokens() -> None:
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once upon a time there was")
-        request = Request(prompt=prompt, sampling=ENDLESS, max_tokens=100, n_probs=1)
+        request = SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=100, n_probs=1)
         events = [e for e in await collect(engine.submit(request)) if e.kind == EventKind.TOKEN]
         full = prompt + [event.token for event in events]
-        evaluation = Request(prompt=full, max_tokens=0, n_probs=2, prompt_logprobs=True)
+        evaluation = SequenceRequest(prompt=full, max_tokens=0, n_probs=2, prompt_logprobs=True)
         scored = await collect(engine.submit(evaluation))
         of_prompt = [event for event in scored if event.kind == EventKind.PROMPT_LOGPROB]
         assert [event.n_decoded for event in of_prompt] == list(range(1, len(full)))
@@ -408,7 +417,7 @@ async def test_a_truncated_file_is_named(tmp_path: Path, n_bytes: int) -> None:
 
 async def test_stop_ends_running_and_waiting_requests() -> None:
     async with running_engine() as engine:
-        streams = [engine.submit(Request(prompt=[1], sampling=ENDLESS)) for _ in range(3)]
+        streams = [engine.submit(SequenceRequest(prompt=[1], sampling=ENDLESS)) for _ in range(3)]
         await streams[0].read()
         await engine.stop()
         for stream in streams:
@@ -416,7 +425,7 @@ async def test_stop_ends_running_and_waiting_requests() -> None:
             assert FinishReason(events[-1].finish_reason) is FinishReason.STOPPED
         assert engine.state is EngineState.STOPPED
         with pytest.raises(EngineError):
-            engine.submit(Request(prompt=[1]))
+            engine.submit(SequenceRequest(prompt=[1]))
         with pytest.raises(EngineError):
             await engine.tokenize("text")
 
@@ -450,7 +459,7 @@ async def test_a_single_core_works() -> None:
             async with running_engine() as engine:
                 assert not engine.placement.is_pinned
                 tokens, _ = await generate(
-                    engine, Request(prompt=[1], sampling=ENDLESS, max_tokens=10)
+                    engine, SequenceRequest(prompt=[1], sampling=ENDLESS, max_tokens=10)
                 )
                 result.extend(tokens)
 
@@ -467,7 +476,8 @@ async def test_stats_add_up() -> None:
         prompt = await engine.tokenize("Once upon a time")
         for _ in range(3):
             await generate(
-                engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=10, cache_prompt=False)
+                engine,
+                SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=10, cache_prompt=False),
             )
         stats = engine.stats()
         assert stats.n_tokens_decoded == 30
@@ -481,7 +491,9 @@ async def test_every_step_wakes_the_reader_at_most_once_and_fast_ones_share() ->
     n_writes: dict[int, int] = {}
     for wake_interval_us in (0, 10_000_000):
         async with running_engine(wake_interval_us=wake_interval_us) as engine:
-            request = Request(prompt=[1], sampling=ENDLESS, max_tokens=900, cache_prompt=False)
+            request = SequenceRequest(
+                prompt=[1], sampling=ENDLESS, max_tokens=900, cache_prompt=False
+            )
             tokens, _ = await generate(engine, request)
             assert len(tokens) == 900
             stats = engine.stats()
@@ -506,7 +518,7 @@ async def test_requests_of_the_same_sampling_draw_their_own_seeds() -> None:
         prompt = await engine.tokenize("Once")
 
         async def answer(params: SamplingParams) -> tuple[int, ...]:
-            request = Request(prompt=prompt, sampling=params, max_tokens=16)
+            request = SequenceRequest(prompt=prompt, sampling=params, max_tokens=16)
             return tuple((await generate(engine, request))[0])
 
         assert len({await answer(sampling) for _ in range(4)}) > 1

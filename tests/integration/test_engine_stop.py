@@ -12,8 +12,8 @@ from engine_ext import (
     EngineConfig,
     EventKind,
     FinishReason,
-    Request,
     SamplingParams,
+    SequenceRequest,
     TokenEvent,
 )
 
@@ -31,7 +31,7 @@ async def running_engine(n_slots: int = 1, n_ubatch: int = 512) -> AsyncIterator
         yield engine
 
 
-async def run(engine: Engine, request: Request) -> tuple[list[int], TokenEvent]:
+async def run(engine: Engine, request: SequenceRequest) -> tuple[list[int], TokenEvent]:
     events = [event async for event in engine.submit(request)]
     return [e.token for e in events if e.kind == EventKind.TOKEN], events[-1]
 
@@ -50,7 +50,9 @@ async def test_the_token_that_completes_a_stop_string_is_the_last() -> None:
     # One token a batch: on the cells of the request before the tokens are those of a cold prompt.
     async with running_engine(n_ubatch=1) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        tokens, _ = await run(engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS))
+        tokens, _ = await run(
+            engine, SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS)
+        )
         pieces = [engine.token_pieces[token] for token in tokens]
         text = b"".join(pieces)
         for begin in range(0, len(text) - 12, 7):
@@ -60,7 +62,9 @@ async def test_the_token_that_completes_a_stop_string_is_the_last() -> None:
                 n_before = engine.stats().n_tokens_decoded
                 found, last = await run(
                     engine,
-                    Request(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS, stop=(stop,)),
+                    SequenceRequest(
+                        prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS, stop=(stop,)
+                    ),
                 )
                 assert FinishReason(last.finish_reason) is FinishReason.STOP_STRING
                 assert found == tokens[:n]
@@ -72,8 +76,8 @@ async def test_the_token_that_completes_a_stop_string_is_the_last() -> None:
 async def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
     async with running_engine(n_ubatch=1) as engine:  # as above
         prompt = await engine.tokenize("Once upon a time")
-        plain = Request(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS)
-        stopped = Request(
+        plain = SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS)
+        stopped = SequenceRequest(
             prompt=prompt, sampling=ENDLESS, max_tokens=N_TOKENS, stop=(b"\x01never", b"nor this")
         )
         assert (await run(engine, plain))[0] == (await run(engine, stopped))[0]
@@ -82,11 +86,13 @@ async def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
 async def test_the_prompt_is_not_searched() -> None:
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once upon a time")
-        tokens, _ = await run(engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=4))
+        tokens, _ = await run(
+            engine, SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=4)
+        )
         first = engine.token_pieces[tokens[0]]
         _, last = await run(
             engine,
-            Request(prompt=prompt, sampling=ENDLESS, max_tokens=4, stop=(b"time" + first,)),
+            SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=4, stop=(b"time" + first,)),
         )
         assert FinishReason(last.finish_reason) is FinishReason.TOKEN_LIMIT
 
@@ -105,7 +111,7 @@ async def test_control_tokens_are_text_where_the_request_shows_them() -> None:
         sure = SamplingParams(temperature=0, logit_bias=((control, 1e6),))
 
         async def reason(*, special: bool = False, preserved: tuple[int, ...] = ()) -> FinishReason:
-            request = Request(
+            request = SequenceRequest(
                 prompt=prompt,
                 sampling=sure,
                 max_tokens=3,
@@ -128,7 +134,7 @@ async def test_an_end_token_comes_before_a_stop_string_and_that_before_the_limit
     async with running_engine() as engine:
         prompt = await engine.tokenize("Once upon a time")
         eog = min(engine.model.eog_tokens)
-        request = Request(
+        request = SequenceRequest(
             prompt=prompt,
             sampling=SamplingParams(temperature=0, logit_bias=((eog, 1e6),)),
             stop=(engine.token_pieces_special[eog],),
@@ -136,8 +142,10 @@ async def test_an_end_token_comes_before_a_stop_string_and_that_before_the_limit
         )
         _, last = await run(engine, request)
         assert FinishReason(last.finish_reason) is FinishReason.EOS
-        tokens, _ = await run(engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=1))
-        request = Request(
+        tokens, _ = await run(
+            engine, SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=1)
+        )
+        request = SequenceRequest(
             prompt=prompt,
             sampling=ENDLESS,
             max_tokens=1,
@@ -151,14 +159,15 @@ async def test_slots_stop_each_for_itself() -> None:
     async with running_engine(n_slots=2) as engine:
         prompt = await engine.tokenize("Once upon a time")
         tokens, _ = await run(
-            engine, Request(prompt=prompt, sampling=ENDLESS, max_tokens=20, cache_prompt=False)
+            engine,
+            SequenceRequest(prompt=prompt, sampling=ENDLESS, max_tokens=20, cache_prompt=False),
         )
         pieces = [engine.token_pieces[token] for token in tokens]
         stop = b"".join(pieces)[-3:]
         n = first_completion(pieces, stop)
         streams = [
             engine.submit(
-                Request(
+                SequenceRequest(
                     prompt=prompt,
                     sampling=ENDLESS,
                     max_tokens=20,
@@ -179,12 +188,14 @@ async def test_the_token_that_shows_a_line_too_little_indented_is_the_last() -> 
         prompt = await engine.tokenize("Once upon a time")
         text = "if a:\n    b\n  c\n    d"
         grammar = await engine.compile_grammar("regex", text)
-        whole, last = await run(engine, Request(prompt=prompt, sampling=ENDLESS, grammar=grammar))
+        whole, last = await run(
+            engine, SequenceRequest(prompt=prompt, sampling=ENDLESS, grammar=grammar)
+        )
         assert b"".join(engine.token_pieces[token] for token in whole) == text.encode()
         assert last.cut_line == -1
         # The line is looked at with the first token after the one that lets the check reach it.
         n = next(n for n in range(len(whole)) if has_text(engine, whole[:n], line=2))
-        request = Request(prompt=prompt, sampling=ENDLESS, grammar=grammar, n_indent=3)
+        request = SequenceRequest(prompt=prompt, sampling=ENDLESS, grammar=grammar, n_indent=3)
         n_before = engine.stats().n_tokens_decoded
         tokens, last = await run(engine, request)
         assert FinishReason(last.finish_reason) is FinishReason.INDENT_LIMIT
@@ -194,7 +205,9 @@ async def test_the_token_that_shows_a_line_too_little_indented_is_the_last() -> 
         assert engine.stats().n_tokens_decoded - n_before == len(tokens)
         assert last.n_cells == len(prompt) + len(tokens) - 1
         for n_indent in (1, 2):
-            request = Request(prompt=prompt, sampling=ENDLESS, grammar=grammar, n_indent=n_indent)
+            request = SequenceRequest(
+                prompt=prompt, sampling=ENDLESS, grammar=grammar, n_indent=n_indent
+            )
             assert (await run(engine, request))[0] == whole
 
 
@@ -210,16 +223,18 @@ async def test_the_time_limit_ends_a_text_at_a_new_line() -> None:
         # A step takes more than 10 us, so that 2000 of them take more than 1 ms by far; and it
         # cannot be the first new line of all, whose token comes with the clock's start.
         grammar = await engine.compile_grammar("regex", "(a\n){2000}")
-        limited = Request(prompt=prompt, sampling=ENDLESS, grammar=grammar, t_max_ms=1)
+        limited = SequenceRequest(prompt=prompt, sampling=ENDLESS, grammar=grammar, t_max_ms=1)
         tokens, last = await run(engine, limited)
         assert FinishReason(last.finish_reason) is FinishReason.TIME_LIMIT
         assert b"\n" in engine.token_pieces[tokens[-1]]
         assert last.n_cells == len(prompt) + len(tokens) - 1
-        endless = Request(prompt=prompt, sampling=ENDLESS, max_tokens=50, t_max_ms=2**63 - 1)
+        endless = SequenceRequest(
+            prompt=prompt, sampling=ENDLESS, max_tokens=50, t_max_ms=2**63 - 1
+        )
         _, last = await run(engine, endless)
         assert FinishReason(last.finish_reason) is FinishReason.TOKEN_LIMIT
 
 
 def test_too_many_bytes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^stop: "):
-        Request(prompt=[1], stop=(b"x" * 40000, b"y" * 40000))
+        SequenceRequest(prompt=[1], stop=(b"x" * 40000, b"y" * 40000))

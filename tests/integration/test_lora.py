@@ -10,8 +10,8 @@ from engine_ext import (
     Engine,
     EngineConfig,
     EventKind,
-    Request,
     SamplingParams,
+    SequenceRequest,
     SlotFileError,
     TokenEvent,
 )
@@ -54,7 +54,7 @@ async def running_engine(
 async def events_of(
     engine: Engine, scales: tuple[float, ...] | None, text: str = "Once upon a time", n: int = 24
 ) -> list[TokenEvent]:
-    request = Request(
+    request = SequenceRequest(
         prompt=await engine.tokenize(text), sampling=ENDLESS, max_tokens=n, lora_scales=scales
     )
     return [event async for event in engine.submit(request)]
@@ -91,7 +91,7 @@ async def test_requests_with_different_scales_run_at_once(adapters: list[Path]) 
         prompt = await engine.tokenize("Once upon a time")
         streams = [
             engine.submit(
-                Request(
+                SequenceRequest(
                     prompt=prompt,
                     sampling=ENDLESS,
                     max_tokens=60,

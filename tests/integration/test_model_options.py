@@ -19,7 +19,7 @@ from engine_ext import (
 )
 from engine_ext.loading.config import CacheType
 from engine_ext.loading.model_options import LoadMode
-from engine_ext.sequence.request import Request
+from engine_ext.sequence.request import SequenceRequest
 from engine_ext.sequence.sampling_params import SamplingParams
 from server.cli.flags import read_settings
 from server.settings.model import DEMO_MODEL
@@ -37,7 +37,9 @@ async def greedy(*flags: str, n: int = 24) -> Sequence[int]:
     async with Engine(config) as engine:
         prompt = await engine.tokenize(PROMPT)
         stream = engine.submit(
-            Request(prompt=tuple(prompt), max_tokens=n, sampling=SamplingParams(temperature=0.0))
+            SequenceRequest(
+                prompt=tuple(prompt), max_tokens=n, sampling=SamplingParams(temperature=0.0)
+            )
         )
         return [event.token async for event in stream if event.kind == EventKind.TOKEN]
 

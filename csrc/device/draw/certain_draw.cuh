@@ -57,7 +57,7 @@ __device__ inline TokenId find_listed(const NucleusChain& chain, const NucleusRo
                                       const NucleusBounds& bounds, const NucleusSums& sums,
                                       bool is_whole, double before, double u, Shared& shared) {
   const WideScratch& s = team_room().scratch;
-  std::uint64_t* keys = team_room().room;
+  std::uint64_t* keys = team_room().words;
   const std::int32_t n = *s.n_listed;
   if (n > kMaxSureListed) return -1;
   const auto i = static_cast<std::int32_t>(threadIdx.x);
@@ -91,7 +91,7 @@ __device__ inline TokenId find_listed(const NucleusChain& chain, const NucleusRo
 
 // The chain and the draw among the n best of the row, which are shared.list; -1: the chain in order
 // must decide. One block.
-__device__ __noinline__ TokenId draw_among_best(const DeviceSampling& s, Shared& shared,
+__device__ __noinline__ TokenId draw_among_best(const DeviceSamplerState& s, Shared& shared,
                                                 std::int32_t n) {
   const NucleusChain& chain = s.nucleus;
   const NucleusRow row = nucleus_row(s, nullptr, shared.list[0].logit);
@@ -124,7 +124,7 @@ struct RowDrawn {
 
 // The chain and the draw from the row. The whole team, which has seen the
 // row since it was last changed; the same for every thread. `best`: the best logit of the row.
-__device__ __noinline__ RowDrawn draw_from_row(const DeviceSampling& s, const float* logits,
+__device__ __noinline__ RowDrawn draw_from_row(const DeviceSamplerState& s, const float* logits,
                                                Team& team, Shared& shared, float best) {
   const NucleusChain chain = s.nucleus;
   const std::int32_t min_keep = s.params.min_keep;
@@ -159,7 +159,7 @@ __device__ __noinline__ RowDrawn draw_from_row(const DeviceSampling& s, const fl
 
 // The draw of a NucleusChain, -1: the chain in order must decide. The whole team; the n_best of the
 // row are listed, if the chain begins with them.
-__device__ inline TokenId draw_nucleus(DeviceSampling& s, const float* logits, Team& team,
+__device__ inline TokenId draw_nucleus(DeviceSamplerState& s, const float* logits, Team& team,
                                        Shared& shared, std::uint64_t best, std::int32_t n_best) {
   NucleusTally& tally = s.nucleus_tally;
   TokenId token = -1;

@@ -14,7 +14,7 @@ inline constexpr unsigned kAllLanes = 0xffffffffU;
 
 // At the beginning of each block's dynamic shared memory, so that its addresses are constants.
 struct TeamRoom {
-  std::uint64_t room[kRoom];  // for whoever needs it between two sync()s
+  std::uint64_t words[kRoom];  // for whoever needs it between two sync()s
   std::uint64_t reduction[kThreads / 32];
   alignas(16) float page[kPage];  // of the leading warp
   WideScratch scratch;

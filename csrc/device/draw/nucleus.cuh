@@ -25,7 +25,7 @@ __device__ __noinline__ void drop_far_from_nucleus(Team& team, WideList& c, floa
   const WideScratch& s = team_room().scratch;
   // In integers, rounded down: adding floats to shared memory is slow.
   constexpr float kUnits = 262144.0F;
-  auto* mass = reinterpret_cast<std::uint32_t*>(team_room().room);
+  auto* mass = reinterpret_cast<std::uint32_t*>(team_room().words);
   const auto bucket = static_cast<std::int32_t>(threadIdx.x);
   static_assert(kLogitBuckets == kThreads);
   mass[bucket] = 0U;

@@ -31,7 +31,7 @@ struct NucleusRow {
 };
 
 // How a chain goes on from the best logit; divides by 0 if only the best can be drawn.
-__device__ inline NucleusRow nucleus_row(const DeviceSampling& s, const float* logits, float best) {
+__device__ inline NucleusRow nucleus_row(const DeviceSamplerState& s, const float* logits, float best) {
   // Without min-p: as far down as tokens of a peaked row may matter.
   constexpr float kReach = 9.0F;
   const TemperatureScale scale = temperature_scale(s.nucleus.temperature, best);
@@ -124,8 +124,8 @@ __device__ T block_running(T mine) {
 // sync().
 __device__ inline NucleusSums measure_row(Team& team, const NucleusRow& row, float units) {
   const WideScratch& s = team_room().scratch;
-  auto* mass = reinterpret_cast<std::uint32_t*>(team_room().room);
-  auto* room = reinterpret_cast<double*>(team_room().room + kMassBuckets);
+  auto* mass = reinterpret_cast<std::uint32_t*>(team_room().words);
+  auto* room = reinterpret_cast<double*>(team_room().words + kMassBuckets);
   mass[threadIdx.x] = 0U;
   __syncthreads();
   double sums[kNucleusSums] = {};
@@ -182,7 +182,7 @@ __device__ inline double list_view(Team& team, const NucleusRow& row, const Nucl
     slot = __shfl_sync(kAllLanes, slot, 0) + __popc(lanes & ((1U << lane()) - 1U));
     if (is_listed && slot < kMaxSureListed) s.listed[slot] = key_of(logit, token);
   });
-  auto* room = reinterpret_cast<double*>(team_room().room);
+  auto* room = reinterpret_cast<double*>(team_room().words);
   double* out = s.nucleus_sums + kNucleusSums;
   leave_sums(before, room, out + team.rank * kNucleusRoom);
   team.sync();

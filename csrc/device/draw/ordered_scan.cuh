@@ -192,7 +192,7 @@ __device__ const GrowthPlan<Sum>* nearer_plans(Team& team, std::int32_t n) {
   const std::int32_t n_words = (n + kPage - 1) / kPage * kWords;
   if (team.rank != 0 || n_words > 2 * kRoom) return plans;
   const auto* from = reinterpret_cast<const std::uint32_t*>(plans);
-  auto* to = reinterpret_cast<std::uint32_t*>(team_room().room);
+  auto* to = reinterpret_cast<std::uint32_t*>(team_room().words);
   for (std::int32_t i = threadIdx.x; i < n_words; i += kThreads) to[i] = from[i];
   __syncthreads();
   return reinterpret_cast<const GrowthPlan<Sum>*>(to);

@@ -132,7 +132,7 @@ __device__ void fill_list(const StepKernelArguments& a, WideChain& w, std::int32
 // early.
 __device__ TokenId draw_wide(const StepKernelArguments& a, const std::uint64_t* keys, Team& team,
                              Shared& shared, std::uint64_t best, StepLogprobs* report) {
-  DeviceSampling& s = *a.sampling;
+  DeviceSamplerState& s = *a.sampling;
   const WideScratch& scratch = team_room().scratch;
   const std::int32_t n_best = s.top_k > 0 ? select_top(a, keys, shared, s.top_k, best) : 0;
   if (s.nucleus.applies) {
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArgume
   const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
   Shared& shared = reinterpret_cast<Shared&>(team_room());
   auto* keys = reinterpret_cast<std::uint64_t*>(&shared + 1);  // of the groups
-  DeviceSampling& s = *a.sampling;
+  DeviceSamplerState& s = *a.sampling;
   const auto rank = static_cast<std::int32_t>(blockIdx.x);
   const bool needs_cluster = s.needs_cluster;
   if (rank > 0 && !needs_cluster) return;
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArgume
   finish_step(a, plan, token);
 }
 
-__global__ void index_counts(DeviceSampling* sampling, std::int32_t n_counts) {
+__global__ void index_counts(DeviceSamplerState* sampling, std::int32_t n_counts) {
   const auto i = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n_counts) sampling->counts.index[sampling->counts.entries[i].token] = i;
 }
@@ -272,7 +272,7 @@ void launch_step_kernels(const StepKernelArguments& a, cudaStream_t stream) {
   cuda_check(cudaLaunchKernelEx(&config, draw_and_feed, a), "draw_and_feed");
 }
 
-void launch_index_counts(DeviceSampling* sampling, std::int32_t n_counts, cudaStream_t stream) {
+void launch_index_counts(DeviceSamplerState* sampling, std::int32_t n_counts, cudaStream_t stream) {
   if (n_counts == 0) return;
   constexpr std::int32_t kBlock = 256;
   const auto n_blocks = static_cast<unsigned>((n_counts + kBlock - 1) / kBlock);

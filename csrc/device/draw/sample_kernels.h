@@ -17,7 +17,7 @@ struct StepKernelArguments {
   std::uint64_t* group_best;          // n_groups(n_vocab): best key of every group of logits
   std::int32_t* illegal;              // 1: a logit is NaN or +inf
   const std::uint32_t* pause_tokens;  // one bit a token: the loop is left after these
-  DeviceSampling* sampling;
+  DeviceSamplerState* sampling;
   LoopControl* control;
   LoopMailbox* mailbox;  // pinned
   StepInputs inputs;
@@ -35,6 +35,6 @@ void prepare_step_kernels(std::int32_t n_vocab);
 void launch_step_kernels(const StepKernelArguments& arguments, cudaStream_t stream);
 
 // Enqueues the kernel that indexes sampling->counts.entries after an upload.
-void launch_index_counts(DeviceSampling* sampling, std::int32_t n_counts, cudaStream_t stream);
+void launch_index_counts(DeviceSamplerState* sampling, std::int32_t n_counts, cudaStream_t stream);
 
 }  // namespace unpaced

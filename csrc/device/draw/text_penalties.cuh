@@ -34,7 +34,7 @@ __device__ std::int32_t block_first(Shared& shared, std::int32_t n, const Accept
 
 // find_repetitions(): scratch.repetition and dry.touched. Every place of the text is compared with
 // its end by a thread of its own.
-__device__ inline void find_dry(DeviceSampling& s, Shared& shared) {
+__device__ inline void find_dry(DeviceSamplerState& s, Shared& shared) {
   DeviceDry& dry = s.dry;
   const DryWindow window{s.history + s.history_size, min(s.history_size, dry.last_n)};
   const auto tail_at = [&](std::int32_t i) {
@@ -68,14 +68,14 @@ __device__ inline void find_dry(DeviceSampling& s, Shared& shared) {
   __syncthreads();
 }
 
-__device__ inline void forget_dry(DeviceSampling& s) {
+__device__ inline void forget_dry(DeviceSamplerState& s) {
   for (std::int32_t i = threadIdx.x; i < s.dry.n_touched; i += kThreads) {
     s.scratch.repetition[s.dry.touched[i]] = 0;
   }
 }
 
 __device__ inline void penalise_row(const StepKernelArguments& a, SamplerKind kind) {
-  const DeviceSampling& s = *a.sampling;
+  const DeviceSamplerState& s = *a.sampling;
   if (kind == SamplerKind::kPenalties) {
     for (std::int32_t i = threadIdx.x; i < s.counts.size; i += kThreads) {
       float& logit = a.logits[s.counts.entries[i].token];
@@ -92,7 +92,7 @@ __device__ inline void penalise_row(const StepKernelArguments& a, SamplerKind ki
 }
 
 __device__ inline void add_biases(const StepKernelArguments& a) {
-  const DeviceSampling& s = *a.sampling;
+  const DeviceSamplerState& s = *a.sampling;
   for (std::int32_t i = threadIdx.x; i < s.n_biases; i += kThreads) {
     const TokenId token = s.biases[i].token;
     if (i > 0 && s.biases[i - 1].token == token) continue;  // its first bias's thread adds them all
@@ -106,13 +106,13 @@ __device__ inline void add_biases(const StepKernelArguments& a) {
 }
 
 // Whether biases or links change the row before anything else, by the first block.
-__device__ inline bool changes_row(const DeviceSampling& s) {
+__device__ inline bool changes_row(const DeviceSamplerState& s) {
   return s.n_biases + s.n_row_links > 0;
 }
 
 // Biases, then the row's links, into the row; the touched groups' keys follow. The whole block.
 __device__ inline void adjust_row(const StepKernelArguments& a, std::uint64_t* keys) {
-  const DeviceSampling& s = *a.sampling;
+  const DeviceSamplerState& s = *a.sampling;
   const std::int32_t n_links = s.n_row_links;
   const std::int32_t n_biases = s.n_biases;
   if (n_biases + n_links == 0) return;
@@ -141,7 +141,7 @@ __device__ inline void adjust_row(const StepKernelArguments& a, std::uint64_t* k
 }
 
 // The token joins the text that the penalties see. One thread.
-__device__ inline void accept(DeviceSampling& s, TokenId token) {
+__device__ inline void accept(DeviceSamplerState& s, TokenId token) {
   if (s.penalty_last_n == 0 && s.dry.last_n == 0) return;
   if (s.penalty_last_n > 0) {
     count_token(s.counts, token);

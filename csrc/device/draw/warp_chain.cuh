@@ -70,7 +70,7 @@ __device__ inline void warp_divide(Candidates& c, float divisor) {
   __syncwarp();
 }
 
-__device__ inline void serial_link(Candidates& c, SamplerKind kind, DeviceSampling& s) {
+__device__ inline void serial_link(Candidates& c, SamplerKind kind, DeviceSamplerState& s) {
   const SamplingParams& p = s.params;
   switch (kind) {
     case SamplerKind::kPenalties:
@@ -98,7 +98,7 @@ __device__ inline void serial_link(Candidates& c, SamplerKind kind, DeviceSampli
 }
 
 // The list is the arrays' beginning or, after XTC, later; so its place is passed on as an offset.
-__device__ inline void warp_serial_link(Candidates& c, SamplerKind kind, DeviceSampling& s) {
+__device__ inline void warp_serial_link(Candidates& c, SamplerKind kind, DeviceSamplerState& s) {
   __syncwarp();
   std::int32_t moved = 0;
   Candidate* before = c.data;
@@ -113,7 +113,7 @@ __device__ inline void warp_serial_link(Candidates& c, SamplerKind kind, DeviceS
   __syncwarp();
 }
 
-__device__ inline void warp_link(Candidates& c, SamplerKind kind, DeviceSampling& s) {
+__device__ inline void warp_link(Candidates& c, SamplerKind kind, DeviceSamplerState& s) {
   const SamplingParams& p = s.params;
   if (c.sorted && kind == SamplerKind::kTopP) {
     return warp_keep_top_p(c, p.top_p, p.min_keep);
@@ -154,7 +154,7 @@ __device__ inline TokenId warp_draw(Candidates& c, double u) {
 }
 
 // The chain after the selection, and the draw. One warp; every lane has the answer.
-__device__ inline TokenId warp_chain(DeviceSampling& s, Shared& shared, std::int32_t n) {
+__device__ inline TokenId warp_chain(DeviceSamplerState& s, Shared& shared, std::int32_t n) {
   Candidates c{shared.list, shared.scratch, n, true, false};
   const std::int32_t n_links = s.n_links;
   for (std::int32_t i = 0; i < n_links; ++i) warp_link(c, s.links[i], s);

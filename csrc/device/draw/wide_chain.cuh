@@ -17,7 +17,7 @@ namespace unpaced {
 struct WideChain {
   Team team;
   WideList list;
-  DeviceSampling& s;
+  DeviceSamplerState& s;
   Shared& shared;
 
   __device__ float* values() const { return team_room().scratch.value; }

@@ -50,7 +50,7 @@ __device__ __noinline__ void radix_pass(Team& team, WideList& c, std::int32_t sh
                                         bool by_token) {
   static_assert(kThreads / 32 * kRadixBuckets * sizeof(std::uint32_t) <=
                 kRoom * sizeof(std::uint64_t));
-  auto* counts = reinterpret_cast<std::uint32_t*>(team_room().room);
+  auto* counts = reinterpret_cast<std::uint32_t*>(team_room().words);
   const WarpRun run = warp_run(team, c.size);
   std::uint32_t* mine = counts + threadIdx.x / 32 * kRadixBuckets;
   const auto digit_of = [&](const Item& item) {

@@ -76,7 +76,7 @@ void DeviceSampler::upload(const RequestSpec& spec, const Sampler& sampler, cuda
   const TokenTable& counts = repetition.counts();
   std::copy_n(counts.entries, counts.size, count_staging_.data());
 
-  DeviceSampling& d = *sampling_staging_.data();
+  DeviceSamplerState& d = *sampling_staging_.data();
   d = {};
   d.params = sampler.params();
   d.log_min_p = sampler.log_min_p();
@@ -109,7 +109,7 @@ void DeviceSampler::upload(const RequestSpec& spec, const Sampler& sampler, cuda
 }
 
 void DeviceSampler::download(Sampler& sampler, cudaStream_t stream) {
-  cuda_check(cudaMemcpyAsync(sampling_staging_.data(), sampling_.data(), sizeof(DeviceSampling),
+  cuda_check(cudaMemcpyAsync(sampling_staging_.data(), sampling_.data(), sizeof(DeviceSamplerState),
                              cudaMemcpyDeviceToHost, stream),
              "cudaMemcpyAsync");
   cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");

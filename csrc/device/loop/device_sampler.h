@@ -39,18 +39,18 @@ class DeviceSampler {
     return logprobs_.data()[step];
   }
 
-  [[nodiscard]] DeviceSampling* device() const noexcept { return sampling_.data(); }
+  [[nodiscard]] DeviceSamplerState* device() const noexcept { return sampling_.data(); }
 
  private:
   const std::int32_t n_vocab_;
   WideMemory wide_;
   DryMemory dry_;
-  DeviceArray<DeviceSampling> sampling_;
+  DeviceArray<DeviceSamplerState> sampling_;
   DeviceArray<std::int32_t> count_index_;
   DeviceArray<TokenTable::Entry> count_entries_;
   DeviceArray<TokenId> history_;
   DeviceArray<LogitBias> biases_;
-  PinnedArray<DeviceSampling> sampling_staging_;
+  PinnedArray<DeviceSamplerState> sampling_staging_;
   PinnedArray<TokenTable::Entry> count_staging_;
   PinnedArray<TokenId> history_staging_;
   PinnedArray<LogitBias> bias_staging_;

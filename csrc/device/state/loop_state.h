@@ -102,7 +102,7 @@ struct NucleusTally {
 };
 
 // One request's sampler on the device.
-struct DeviceSampling {
+struct DeviceSamplerState {
   SamplingParams params;
   float log_min_p;
   std::int32_t n_vocab;

@@ -24,8 +24,8 @@ from engine_ext import (
     GrammarPart,
     GrammarWait,
     ModelInfo,
-    Request,
     SamplingParams,
+    SequenceRequest,
     TokenFrames,
 )
 from engine_ext.sequence.token_stream import TokenStream
@@ -66,7 +66,7 @@ class FakeEvent:
 class FakeSequence:
     """One submitted request, played by the test."""
 
-    def __init__(self, request_id: int, request: Request) -> None:
+    def __init__(self, request_id: int, request: SequenceRequest) -> None:
         self.request = request
         self.is_cancelled = False
         self.n_thoughts_ended = 0
@@ -300,7 +300,7 @@ class FakeEngine:
             for text in texts
         ]
 
-    def submit(self, request: Request) -> TokenStream:
+    def submit(self, request: SequenceRequest) -> TokenStream:
         sequence = FakeSequence(len(self.sequences), request)
         self.sequences.append(sequence)
         self._news.set()

@@ -205,7 +205,7 @@ async def test_a_token_takes_one_call_of_python_up_to_the_connection() -> None:
     engine = FakeEngine()
     request = post(make_app(engine), "/completion", {"prompt": "hi", "stream": True})
     sequence = await started(engine, request)
-    assert calls_of(lambda: sequence.tokens(b"c")) == ["TokenPath._on_framed"]
+    assert calls_of(lambda: sequence.tokens(b"c")) == ["DirectStream._on_framed"]
     sequence.finish()
     await request.done()
 

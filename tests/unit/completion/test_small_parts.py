@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine_ext import SamplingParams
 from engine_ext.native_log import LogTarget
-from server.completion.effective_params import GenerationSettings
+from server.completion.effective_params import EffectiveParams
 from server.completion.histogram import Histogram
 from server.completion.logprobs import token_probs, whole_text
 from server.completion.timings import Timings
@@ -46,7 +46,7 @@ PROPS_PARAMS_KEYS = (
 
 
 def test_generation_settings_have_llama_servers_keys_in_its_order() -> None:
-    settings = GenerationSettings(SamplingParams(logit_bias=((5, 1.5),), ignore_eos=True))
+    settings = EffectiveParams(SamplingParams(logit_bias=((5, 1.5),), ignore_eos=True))
     body = settings.to_json(eog_tokens=[2, 7])
     assert " ".join(body) == GENERATION_SETTINGS_KEYS
     assert " ".join(settings.to_defaults_json()) == PROPS_PARAMS_KEYS

@@ -29,7 +29,7 @@ _STOP_TYPES: Final = {
 }
 
 
-class Generation:
+class SequenceText:
     """Feed it every event of its stream, in order; it says what text each one makes final.
 
     It knows nothing of JSON or of sockets. `is_over` comes with the FINISHED event, or with the
