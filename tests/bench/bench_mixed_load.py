@@ -9,7 +9,9 @@ some events. The requests follow from client and number, so that every server ge
 sending a request to its first token, the wait for a slot included; `cached` the part of the prompt
 tokens of the streams that ended which the server says it reused. Servers run one after the other
 with their own defaults: ours, ours with `-cram 0`, and llama-server, if `--peer` names its folder.
-`turn` is the longest time that copying slots took between two steps, as our /metrics has it.
+`turn` is the longest time that copying slots took between two steps, as our /metrics has it; the
+JSON file has each server's memory after each number of clients, too. A stream that does not begin
+with 200 ends the program.
 """
 
 import argparse
@@ -34,6 +36,8 @@ from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.peer import Peer
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 
+PEER = "llama-server"
+SERVERS = ("unpaced", "unpaced -cram 0", PEER)
 WORDS = [
     "the", "a", "one", "little", "old", "king", "queen", "fox", "mill", "river", "story",
     "time", "bread", "snow", "garden", "letter", "lamp", "wolf", "walks", "says", "finds",
@@ -166,13 +170,19 @@ def longest_turn_ms(port: int) -> float | None:
     return None
 
 
+def resident_mib(pid: int) -> float:
+    """Memory of a server's process itself, without the files it maps."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) / 1024
+
+
 @contextlib.contextmanager
 def server_of(name: str, arguments: argparse.Namespace, scratch: Path) -> Iterator[ServerProcess]:
     """One of the servers that are compared, with its own defaults."""
     port = free_port()
     flags = shlex.split(arguments.flags)
     env: dict[str, str] = {}
-    if name == "llama-server":
+    if name == PEER:
         peer = Peer(arguments.peer, scratch / "shim")
         env = peer.env()
         command = [str(peer.binary("llama-server")), "-m", str(arguments.model)]
@@ -206,9 +216,10 @@ def main() -> None:
     parser.add_argument("--flags", default="", help="of all servers, such as '-c 16384'")
     parser.add_argument("--peer", type=Path, help="folder of llama-server and its libraries")
     parser.add_argument("--peer-flags", default="", help="of llama-server alone: '-ngl 0'")
+    parser.add_argument("--servers", nargs="+", choices=SERVERS, default=SERVERS)
     parser.add_argument("--out", type=Path, help="folder for mixed_load.json")
     arguments = parser.parse_args()
-    names = ["unpaced", "unpaced -cram 0", *(["llama-server"] if arguments.peer else [])]
+    names = [n for n in SERVERS if n in arguments.servers and (n != PEER or arguments.peer)]
     report: dict[str, Any] = {"hardware": describe_hardware(), "flags": arguments.flags}
     print("| server | clients | streams | gap p50 | p90 | max | first p50 | p90 | cached | turn |")
     print("|---|---|---|---|---|---|---|---|---|---|")
@@ -221,6 +232,7 @@ def main() -> None:
                 for n_clients in map(int, arguments.clients.split(",")):
                     result = measure(server.port, n_clients, arguments.words, arguments.seconds)
                     result["turn_ms"] = longest_turn_ms(server.port)
+                    result["resident_mib"] = resident_mib(server.pid)
                     report.setdefault(name, []).append(result)
                     print(row(name, result), flush=True)
     if arguments.out is not None:
