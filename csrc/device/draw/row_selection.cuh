@@ -79,7 +79,7 @@ __device__ inline std::uint32_t group_threshold(const std::uint64_t* keys, std::
   return low;
 }
 
-// Fills shared.team.room with the keys of all logits that reach the key. False: there are too many.
+// Fills shared.team.words with the keys of all logits that reach the key. False: there are too many.
 __device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t* keys,
                                Shared& shared, std::uint64_t threshold) {
   const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
@@ -113,7 +113,7 @@ __device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t
       if (lane == 0) base = atomicAdd(&shared.n_found, __popc(lanes));
       base = __shfl_sync(kAllLanes, base, 0);
       const std::int32_t slot = base + __popc(lanes & ((1U << lane) - 1U));
-      if (reaches && slot < kMaxFound) shared.team.room[slot] = key[j];
+      if (reaches && slot < kMaxFound) shared.team.words[slot] = key[j];
     }
   }
   __syncthreads();
@@ -149,19 +149,19 @@ __device__ inline std::int32_t select_top(const StepKernelArguments& a, const st
   if (!collect(a, keys, shared, threshold)) collect(a, keys, shared, exact_threshold(a, k));
   const std::int32_t n_found = shared.n_found;
   if (n_found > kMaxRanked) {
-    sort_keys(shared.team.room, n_found);
+    sort_keys(shared.team.words, n_found);
     for (std::int32_t i = threadIdx.x; i < min(n_found, k); i += kThreads) {
-      const std::int32_t token = token_of(shared.team.room[i]);
+      const std::int32_t token = token_of(shared.team.words[i]);
       shared.list[i] = {token, a.logits[token], 0.0F};
     }
     __syncthreads();
     return min(n_found, k);
   }
   for (std::int32_t i = threadIdx.x; i < n_found; i += kThreads) {
-    const std::uint64_t mine = shared.team.room[i];
+    const std::uint64_t mine = shared.team.words[i];
     std::int32_t rank = 0;
 #pragma unroll 8
-    for (std::int32_t j = 0; j < n_found; ++j) rank += shared.team.room[j] > mine ? 1 : 0;
+    for (std::int32_t j = 0; j < n_found; ++j) rank += shared.team.words[j] > mine ? 1 : 0;
     if (rank < k) shared.list[rank] = {token_of(mine), a.logits[token_of(mine)], 0.0F};
   }
   __syncthreads();
