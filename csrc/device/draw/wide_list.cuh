@@ -143,11 +143,11 @@ __device__ __noinline__ void radix_pass(Team& team, WideList& c, std::int32_t sh
 __device__ inline void sort_short(WideList& c) {
   TeamRoom& room = team_room();
   for (std::int32_t i = threadIdx.x; i < c.size; i += kThreads) {
-    room.room[i] = key_of(c.items[i].logit, c.items[i].token);
+    room.words[i] = key_of(c.items[i].logit, c.items[i].token);
   }
-  sort_keys(room.room, c.size);
+  sort_keys(room.words, c.size);
   for (std::int32_t i = threadIdx.x; i < c.size; i += kThreads) {
-    c.items[i] = {logit_of(room.room[i]), token_of(room.room[i])};
+    c.items[i] = {logit_of(room.words[i]), token_of(room.words[i])};
   }
   __syncthreads();
 }
