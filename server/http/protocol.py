@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import httptools
 import structlog
+from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -28,6 +29,7 @@ from server.http.send_deadlines import SendDeadlines
 
 _BAD_REQUEST: Final = b"Invalid HTTP request received."
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_PIPELINED_MAX: Final = 16
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 _log: Final = structlog.stdlib.get_logger("unpaced")
 
@@ -57,6 +59,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._in_headers = True
         self._is_replaying = False
         self._has_refused = False
+        self._last_words: bytes | None = None  # a refusal that waits for answers in front of it
+        self._running: RequestResponseCycle | None = None  # `cycle` is the newest, not the oldest
         self._is_slow = False
         self._half_closed: HalfClosed | None = None
 
@@ -80,16 +84,23 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if self._half_closed is not None:
             self._half_closed.stop()
         super().connection_lost(exc)
+        running = self._running  # uvicorn tells the newest request alone
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends no more; True if it is owed an answer, which it may be waiting for."""
         if self._half_closed is not None:
             return True
-        cycle = self.cycle
-        is_owed = cycle is not None and not cycle.response_complete and not cycle.more_body
-        if not is_owed or self.scheme == "https":  # TLS has no half of a connection
+        if self.scheme == "https":  # TLS has no half of a connection
             return False
-        cycle.keep_alive = False
+        self._drop_unfinished()
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        if self._last_words is None:
+            cycle.keep_alive = False
         self._half_closed = HalfClosed(
             self.transport.get_extra_info("socket"),
             self.loop,
@@ -100,9 +111,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def _probe(self) -> bool:
         # The bytes of an answer do as well. HTTP/1.0 has no interim answers.
-        if self.cycle.response_started:
+        running = self._running
+        assert running is not None
+        if running.response_started and not running.response_complete:
             return True
-        if self.pipeline or self.scope["http_version"] == "1.0":
+        if running.response_complete or running.scope["http_version"] == "1.0":
             return False
         self.transport.write(_CONTINUE)
         return True
@@ -178,6 +191,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             return
         self._in_headers = False
         super().on_headers_complete()
+        if 0 < len(self.pipeline) <= _PIPELINED_MAX:
+            self.flow.resume_reading()  # or nobody sees that the client leaves
         take_body = partial(_take_body, self.cycle)
         connection = Connection(self._write, take_body, lambda: self._is_slow)
         self.scope["extensions"] = connection.to_extensions()  # its task has not run yet
@@ -201,28 +216,48 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._refuse(b"408 Request Timeout")
 
     def _refuse(self, status: bytes, text: bytes = b"") -> None:
+        """Answer what is at fault once all in front of it is answered (RFC 9112, 9.3.2); close."""
         if self._has_refused:
             return
-        may_answer = self._may_answer()
         self._has_refused = True
         self.header_deadlines.end(self)
+        is_late = self._has_begun_answer()
+        if not self._in_headers and not self._drop_unfinished():
+            self._close_with(b"" if is_late else _refusal(status, text))
+        elif self._is_owed():
+            self._last_words = _refusal(status, text)
+        else:
+            self._close_with(_refusal(status, text))
+
+    def _has_begun_answer(self) -> bool:
+        """Whether what is at fault is being answered already, as an unread body is."""
+        return not self._in_headers and self.cycle.response_started
+
+    def _drop_unfinished(self) -> bool:
+        """Forget the request that is being received, if its turn has not come; whether it had."""
+        if not self.pipeline or not self.cycle.more_body:
+            return False
+        assert self._running is not None
+        self.pipeline.popleft()
+        self.cycle = self.pipeline[0][0] if self.pipeline else self._running
+        return True
+
+    def _is_owed(self) -> bool:
+        """Whether a request that has come waits for its answer."""
+        running = self._running
+        return bool(self.pipeline) or (running is not None and not running.response_complete)
+
+    def _close_with(self, answer: bytes) -> None:
         if self.transport.is_closing():
             return
-        if may_answer:
-            head = b"HTTP/1.1 %b\r\nconnection: close\r\n" % status
-            kind = b"content-type: text/plain; charset=utf-8\r\n" if text else b""
-            length = b"content-length: %d\r\n\r\n" % len(text)
-            self.transport.write(head + kind + length + text)
+        if answer:
+            self.transport.write(answer)
         self._watch_reader()
         self.transport.close()
 
-    def _may_answer(self) -> bool:
-        """Whether what is at fault is the next thing to be answered, and nothing of it was."""
-        if self.pipeline:
-            return False
-        if self._in_headers:
-            return self.cycle is None or self.cycle.response_complete
-        return not self.cycle.response_started
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     # -- what the client reads ------------------------------------------------------------------
 
@@ -231,6 +266,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.header_deadlines.begin(self, self.loop)  # nobody else waits for the rest
         self._watch_reader()
         super().on_response_complete()
+        if self._last_words is not None and not self._is_owed():
+            self._close_with(self._last_words)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -274,3 +311,9 @@ def _take_body(cycle: RequestResponseCycle) -> bytes | None:
     cycle.message_event.clear()
     body, cycle.body = bytes(cycle.body), bytearray()
     return body
+
+
+def _refusal(status: bytes, text: bytes) -> bytes:
+    head = b"HTTP/1.1 %b\r\nconnection: close\r\n" % status
+    kind = b"content-type: text/plain; charset=utf-8\r\n" if text else b""
+    return head + kind + b"content-length: %d\r\n\r\n" % len(text) + text

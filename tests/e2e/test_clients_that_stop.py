@@ -103,6 +103,28 @@ def test_one_that_leaves_after_having_sent_all(server: Server) -> None:
     assert server.until(lambda: server.metric(RUNNING) == 0) < 20
 
 
+@pytest.mark.parametrize("pause_s", [0.0, 0.3])
+def test_one_that_leaves_with_requests_behind_the_one_that_runs(
+    server: Server, pause_s: float
+) -> None:
+    endless = LONG | {"n_predict": -1, "n": 128, "max_tokens": -1}
+    next_one = request_of("/tokenize", {"content": [7]})
+    with connect(server.port) as connection:
+        connection.sendall(request_of("/v1/completions", endless))
+        time.sleep(pause_s)
+        connection.sendall(next_one)
+        server.until(lambda: server.metric(RUNNING) == 1)
+    assert server.until(lambda: server.metric(RUNNING) == 0) < 20
+
+
+def test_half_a_request_behind_a_whole_one(server: Server) -> None:
+    whole = request_of("/completion", LONG | {"n_predict": 20})
+    for rest in (whole[:30], whole[:-5]):
+        answer = final(answer_to_half(server, whole + rest))
+        assert answer.count(b"HTTP/1.1 200") == 1
+        assert b'"tokens_predicted":20' in answer
+
+
 def test_an_old_client_is_not_waited_for_for_ever(server: Server) -> None:
     endless = LONG | {"n_predict": -1, "n": 128, "max_tokens": -1}
     answer = answer_to_half(server, request_of("/v1/completions", endless, version="1.0"))

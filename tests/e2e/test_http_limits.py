@@ -86,17 +86,50 @@ def test_many_small_chunks_are_no_headers(server: Server) -> None:
         assert read_all(connection).startswith(b"HTTP/1.1 200")
 
 
-def test_a_refusal_does_not_land_in_another_answer(server: Server) -> None:
+def test_a_refusal_waits_for_the_answers_in_front_of_it(server: Server) -> None:
     key = b"Authorization: Bearer good\r\n"
-    body = b'{"prompt": "a", "n_predict": -1, "ignore_eos": true, "stream": true}'
+    body = b'{"prompt": "a", "n_predict": 200, "ignore_eos": true, "stream": true}'
     head = b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n" % len(body)
-    for wrong in (b"GET /health HTTP/1.1\r\nX: " + b"a" * 100_000, b"nonsense\r\n\r\n"):
+    too_long = b"GET /health HTTP/1.1\r\nX: " + b"a" * 100_000
+    for wrong, status in ((too_long, b"431"), (b"nonsense\r\n\r\n", b"400")):
         with connect(server.port) as connection:
             connection.sendall(head + key + b"\r\n" + body)
             assert connection.recv(12) == b"HTTP/1.1 200"
             connection.sendall(wrong)
-            rest = read_all(connection)
-        assert b"HTTP/1.1 4" not in rest
+            answer, _, refusal = read_all(connection).partition(b"0\r\n\r\n")
+        assert b'"stop":true' in answer and b"HTTP/1.1" not in answer
+        assert refusal.startswith(b"HTTP/1.1 " + status), refusal[:100]
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.1])
+@pytest.mark.parametrize("path", [b"/completion", b"/tokenize", b"/nowhere"])
+def test_a_body_behind_none_is_refused_after_the_answer(
+    server: Server, path: bytes, pause_s: float
+) -> None:
+    key = b"Authorization: Bearer good\r\n"
+    with connect(server.port) as connection:
+        connection.sendall(
+            b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n" + key
+            + b"\r\n" + (BODY if pause_s == 0 else b"")
+        )  # fmt: skip
+        if pause_s > 0:
+            time.sleep(pause_s)
+            connection.sendall(BODY)
+        answer = read_all(connection)
+    statuses = [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"404" if path == b"/nowhere" else b"400", b"400"], answer
+    assert answer.endswith(b"Invalid HTTP request received.")
+
+
+def test_what_is_pipelined_before_a_fault_is_answered(server: Server) -> None:
+    key = b"Authorization: Bearer good\r\n"
+    good = HEAD + key + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    bad_chunk = HEAD + key + CHUNKED + b"nonsense\r\n"
+    for wrong in (b"nonsense\r\n\r\n", bad_chunk):
+        answer = exchange(server, good + good + good + wrong)
+        assert answer.count(b"HTTP/1.1 200") == answer.count(b'{"tokens":[7]}') == 3
+        assert answer.count(b"HTTP/1.1 400") == 1
+        assert answer.endswith(b"Invalid HTTP request received.")
 
 
 @pytest.mark.parametrize("length", [b"0" * 5000 + b"16", b"9" * 5001, b"-1", b"1e3", b"1_0"])
