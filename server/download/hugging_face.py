@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +17,16 @@ from huggingface_hub.errors import (
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
 )
+from huggingface_hub.hf_api import RepoSibling
 
 from server.download.model import DownloadError, sha256_of, tell
 
 # Source: llama.cpp 0c1e57098 common/download.cpp:482-693.
 _DEFAULT_QUANTS: Final = ("Q4_K_M", "Q8_0")
 _NO_MODEL: Final = re.compile(r"mmproj|imatrix|(^|/)(mtp|eagle3|dflash|dspark)-", re.IGNORECASE)
+_BUSY: Final = frozenset({429, 500, 502, 503, 504})
+_BUSY_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0)
+_LIST_TIMEOUT_S: Final = 10.0
 _SPLIT: Final = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 
 
@@ -38,11 +43,7 @@ def fetch_from_hub(repo: str, quant: str, file: str, *, token: str | None, offli
     endpoint = os.environ.get("MODEL_ENDPOINT") or os.environ.get("HF_ENDPOINT")
     try:
         api = huggingface_hub.HfApi(endpoint=endpoint, token=token)
-        listed = {
-            entry.path: entry
-            for entry in api.list_repo_tree(repo, recursive=True)
-            if isinstance(entry, huggingface_hub.RepoFile)
-        }
+        listed = {entry.rfilename: entry for entry in _list_files(api, repo)}
         chosen = choose_file(list(listed), repo, quant, file)
         for name in split_files(chosen, list(listed)):
             _fetch(repo, name, listed[name], cache, token, endpoint)
@@ -62,6 +63,26 @@ def fetch_from_hub(repo: str, quant: str, file: str, *, token: str | None, offli
         if "Connect" in type(error).__name__ or "Timeout" in type(error).__name__:
             return _from_cache(cache, repo, quant, file, f"Hugging Face cannot be reached: {error}")
         raise
+
+
+def _list_files(api: huggingface_hub.HfApi, repo: str) -> Sequence[RepoSibling]:
+    """A repository's files with sizes and sums, asked for again where the hub is only busy.
+
+    One that cannot be reached is not: what is in the cache is there to be used, and nobody wants
+    to wait for half a minute to be told that the network is down, as the hub's library would have
+    it. Raises: HfHubHTTPError, or what the HTTP library does.
+    """
+    pauses_s = iter(_BUSY_PAUSES_S)
+    while True:
+        try:
+            info = api.model_info(repo, files_metadata=True, timeout=_LIST_TIMEOUT_S)
+            return info.siblings or ()
+        except HfHubHTTPError as error:
+            pause_s = next(pauses_s, None)
+            if error.response.status_code not in _BUSY or pause_s is None:
+                raise
+            tell(f"{repo}: the hub answers {error.response.status_code}; again in {pause_s:g} s")
+            time.sleep(pause_s)
 
 
 def choose_file(paths: Sequence[str], repo: str, quant: str, file: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,8 +128,9 @@ def test_what_cannot_be_had_is_said(env: dict[str, str], flags: tuple[str, ...],
     assert text in done.stderr
 
 
-def test_an_unreachable_hub_is_said(env: dict[str, str]) -> None:
+def test_an_unreachable_hub_is_said_at_once(env: dict[str, str]) -> None:
     env["HF_ENDPOINT"] = "http://127.0.0.1:9"
+    started = time.monotonic()
     done = subprocess.run(
         [str(UNPACED), "-hf", "user/repo"],
         capture_output=True,
@@ -137,9 +139,24 @@ def test_an_unreachable_hub_is_said(env: dict[str, str]) -> None:
         check=False,
         env={**os.environ, **env},
     )
+    assert time.monotonic() - started < 15  # with the hub library's retries it were 23 more
     assert done.returncode == 1
     assert "cannot be reached" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_without_a_network_the_cache_is_served_at_once(env: dict[str, str]) -> None:
+    with serving("-hf", "user/repo", "-c", "64", env=env):
+        pass
+    started = time.monotonic()
+    with serving("-hf", "user/repo", "-c", "64", env=env | {"HF_ENDPOINT": "http://127.0.0.1:9"}):
+        assert time.monotonic() - started < 15
+
+
+def test_a_busy_hub_is_asked_again(hub: Hub, env: dict[str, str]) -> None:
+    hub.n_busy = 1
+    with serving("-hf", "user/repo", "-c", "64", env=env) as server:
+        assert "the hub answers 503; again in 1 s" in server.log.read_text()
 
 
 def test_a_wrong_checksum_is_not_served(hub: Hub, env: dict[str, str], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 class Hub(ThreadingHTTPServer):
     """Serves `files` of the repository user/repo. `cut_after`: bytes until a download breaks off,
-    `n_cuts` times; `ranges`: what was asked for."""
+    `n_cuts` times; `n_busy`: how often it will answer 503; `ranges`: what was asked for."""
 
     daemon_threads = True
 
@@ -24,6 +24,7 @@ class Hub(ThreadingHTTPServer):
         self.files = files
         self.cut_after: int | None = None
         self.n_cuts = 1
+        self.n_busy = 0
         self.ranges: list[str | None] = []
         self.wrong_sha256 = False
         self.keys: set[str | None] = set()
@@ -54,23 +55,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, with_body: bool) -> None:
         self.server.keys.add(self.headers.get("authorization"))
         path = urlsplit(self.path).path
-        if path.startswith("/api/models/user/repo/tree/"):
-            self._json(
-                [
-                    {
-                        "type": "file",
-                        "path": name,
-                        "size": len(data),
-                        "oid": "a" * 40,
-                        "lfs": {
-                            "oid": self.server.sha256(name),
-                            "size": len(data),
-                            "pointerSize": 134,
-                        },
-                    }
-                    for name, data in self.server.files.items()
-                ]
-            )
+        if path == "/api/models/user/repo":
+            self._list()
             return
         found = re.fullmatch(r"/user/repo/resolve/(?:main|" + COMMIT + r")/(.+)", path)
         if found is None or found[1] not in self.server.files:
@@ -80,6 +66,25 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             return
         self._file(found[1], with_body)
+
+    def _list(self) -> None:
+        hub = self.server
+        if hub.n_busy > 0:
+            hub.n_busy -= 1
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        files = [
+            {
+                "rfilename": name,
+                "size": len(data),
+                "blobId": "a" * 40,
+                "lfs": {"sha256": hub.sha256(name), "size": len(data), "pointerSize": 134},
+            }
+            for name, data in hub.files.items()
+        ]
+        self._json({"id": "user/repo", "sha": COMMIT, "siblings": files})
 
     def _json(self, body: Any) -> None:
         data = json.dumps(body).encode()
