@@ -79,6 +79,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self.header_deadlines.begin(self, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        # After an error uvicorn leaves it running, and it holds the request for 75 s.
+        self._unset_keepalive_if_required()
         self.header_deadlines.end(self)
         self.send_deadlines.end(self)
         if self._half_closed is not None:

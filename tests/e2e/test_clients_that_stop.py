@@ -184,3 +184,22 @@ def test_a_slow_reader_is_not_cut_off() -> None:
             n_bytes += len(read_all(connection))
         assert n_bytes > 10_000_000
         assert "that does not read" not in server.log.read_text()
+
+
+def test_connections_that_were_reset_leave_nothing_behind(server: Server) -> None:
+    """Each kept its request for the 75 s that an idle connection may be kept."""
+    request = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000 + b"\r\n\r\n"
+
+    def reset(n: int) -> None:
+        for _ in range(n):
+            with connect(server.port) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.sendall(request)
+                connection.recv(12)
+
+    chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+    server.complete("/v1/chat/completions", **chat)  # its modules are there
+    reset(200)
+    memory = Memory(server.process.pid)
+    reset(2000)
+    assert memory.settled_bytes(at_most=16 << 20, timeout_s=10) < 16 << 20
