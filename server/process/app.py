@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import importlib
 import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -43,6 +42,7 @@ from server.routes import (
     tokens,
     unserved,
 )
+from server.routes.chat_modules import import_chat
 from server.routes.openapi import openapi_route
 from server.routes.page import page_routes
 from server.settings import Settings
@@ -71,11 +71,6 @@ _CHAT_AFTER_S: Final = 1.0
 # For how long a thread that looks into a grammar may keep the event loop from the interpreter:
 # Python's 5 ms come several times in each turn of the loop.
 _SWITCH_S: Final = 0.0005
-_CHAT_MODULES: Final = (
-    "server.chat.completion",
-    "server.writers.anthropic",
-    "server.writers.responses_api",
-)
 
 
 def create_app(
@@ -188,11 +183,6 @@ async def _load(state: ServerState) -> None:
             state.sleep.start_waiting()
 
 
-def _import_chat() -> None:
-    for name in _CHAT_MODULES:
-        importlib.import_module(name)
-
-
 async def _prepare_chat(state: ServerState, loaded: "asyncio.Task[None]") -> None:
     """Have chat ready before the first request that needs it, unless that comes first.
 
@@ -200,7 +190,7 @@ async def _prepare_chat(state: ServerState, loaded: "asyncio.Task[None]") -> Non
     that is quick; beside a large model that takes its time to load they are free.
     """
     await asyncio.sleep(_CHAT_AFTER_S)
-    await asyncio.to_thread(_import_chat)
+    await import_chat()
     await state.chat.start()
     await asyncio.wait([loaded])
     if state.phase is Phase.READY:

@@ -13,6 +13,7 @@ from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.errors import JSON_TYPE
 from server.http.routing import Routes
+from server.routes.chat_modules import import_chat
 
 routes = Routes("chat")
 
@@ -21,6 +22,7 @@ routes = Routes("chat")
 @routes.post("/v1/chat/completions")
 async def chat_completions(request: Request) -> Response:
     """OpenAI's chat completion."""
+    await import_chat()
     from server.chat.completion import make_chat
 
     body = await read_object(request)
@@ -31,6 +33,7 @@ async def chat_completions(request: Request) -> Response:
 @routes.post("/apply-template")
 async def apply_template(request: Request) -> Response:
     """The prompt that a chat request would be given."""
+    await import_chat()
     from server.chat.plan import prepare_chat
 
     plan = await prepare_chat(state_of(request), await read_object(request))
@@ -41,6 +44,7 @@ async def apply_template(request: Request) -> Response:
 @routes.post("/v1/chat/completions/input_tokens")
 async def input_tokens(request: Request) -> Response:
     """How many tokens a chat request's prompt has."""
+    await import_chat()
     from server.chat.plan import prepare_chat
 
     state = state_of(request)

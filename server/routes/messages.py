@@ -11,6 +11,7 @@ from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.errors import JSON_TYPE
 from server.http.routing import Routes
+from server.routes.chat_modules import import_chat
 
 routes = Routes("anthropic")
 
@@ -18,6 +19,7 @@ routes = Routes("anthropic")
 @routes.post("/v1/messages")
 async def messages(request: Request) -> Response:
     """Anthropic's message, on the same path as a chat completion."""
+    await import_chat()
     from server.chat.completion import run_chat
     from server.chat.plan import prepare_chat
     from server.schemas.messages import chat_body_of_messages
@@ -35,6 +37,7 @@ async def messages(request: Request) -> Response:
 @routes.post("/v1/messages/count_tokens")
 async def count_tokens(request: Request) -> Response:
     """How many tokens a message's prompt has."""
+    await import_chat()
     from server.chat.plan import prepare_chat
     from server.schemas.messages import chat_body_of_messages
 

@@ -11,6 +11,7 @@ from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.errors import JSON_TYPE
 from server.http.routing import Routes
+from server.routes.chat_modules import import_chat
 
 routes = Routes("responses")
 
@@ -19,6 +20,7 @@ routes = Routes("responses")
 @routes.post("/v1/responses")
 async def responses(request: Request) -> Response:
     """OpenAI's response, on the same path as a chat completion."""
+    await import_chat()
     from server.chat.completion import run_chat
     from server.chat.plan import prepare_chat
     from server.schemas.responses import chat_body_of_responses
@@ -37,6 +39,7 @@ async def responses(request: Request) -> Response:
 @routes.post("/v1/responses/input_tokens")
 async def input_tokens(request: Request) -> Response:
     """How many tokens a response's prompt has."""
+    await import_chat()
     from server.chat.plan import prepare_chat
     from server.schemas.responses import chat_body_of_responses
 

@@ -45,6 +45,38 @@ def test_what_is_not_needed_is_not_imported(statement: str, forbidden: set[str])
     assert imported(statement) & forbidden == set()
 
 
+LONGEST_HOLD = """
+import asyncio, sys, time
+import server.process.process
+from server.routes.chat_modules import import_chat
+
+async def main():
+    sys.setswitchinterval(0.0005)  # as the server does
+    longest, last = 0.0, time.perf_counter()
+    started = last
+    work = asyncio.create_task(import_chat())
+    while not work.done():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    print(longest, last - started)
+    assert "server.chat.completion" in sys.modules
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_chat_holds_up_no_stream() -> None:
+    """The event loop runs on while chat's modules are imported."""
+    command = [sys.executable, "-c", LONGEST_HOLD]
+    shares = []
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        longest_s, whole_s = map(float, done.stdout.split())
+        shares.append(longest_s / whole_s)
+    assert min(shares) < 0.5
+
+
 def test_start_and_end_are_quick() -> None:
     """The best of three: generous bounds, since tests share the machine with others."""
     runs = [time_server() for _ in range(3)]
