@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,6 +159,36 @@ def log_lines() -> Iterator[Lines]:
     configure_logs(Settings(log_format="json"), lines)
     yield lines
     root.handlers, root.level = before[0], before[1]
+
+
+def test_events_and_records_are_lines_of_one_form(log_lines: Lines) -> None:
+    log = structlog.stdlib.get_logger("unpaced.request")
+    log.debug("not shown")
+    log.info("request", path="/a b", status=503)
+    logging.getLogger("uvicorn.error").warning("theirs")
+    try:
+        raise ValueError("bad")
+    except ValueError:
+        log.exception("fault")
+    ours, theirs, fault = map(json.loads, log_lines.text.splitlines())
+    del ours["timestamp"]
+    assert ours == {"event": "request", "level": "info", "path": "/a b", "status": 503}
+    assert theirs["event"] == "theirs" and theirs["level"] == "warning"
+    assert fault["level"] == "error" and "ValueError: bad" in fault["exception"]
+
+
+def test_what_cannot_be_a_line_ends_no_request(
+    log_lines: Lines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("no text")
+
+    log = structlog.stdlib.get_logger("unpaced.request")
+    log.info("odd", value=Odd())
+    log.info("next")
+    assert [json.loads(line)["event"] for line in log_lines.text.splitlines()] == ["next"]
+    assert "no text" in capsys.readouterr().err
 
 
 def test_dropped_log_lines_are_told_of_once_somebody_reads(log_lines: Lines) -> None:
