@@ -1,6 +1,7 @@
 """A real `unpaced serve` for tests, and requests to it."""
 
 import contextlib
+import os
 import socket
 import sys
 import tempfile
@@ -77,16 +78,23 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Server]:
+def serving(
+    *arguments: str, env: dict[str, str] | None = None, is_log_read: bool = True
+) -> Iterator[Server]:
     """`unpaced serve` with these flags on a free port, healthy.
+
+    Unless `is_log_read`, its standard output and error are a pipe that nobody reads.
 
     With one thread unless told otherwise: several wait for one another by spinning, and other tests
     may need the cores.
     """
     port = free_port()
     command = [str(UNPACED), "serve", "--port", str(port), *arguments]
-    with tempfile.TemporaryDirectory() as scratch:
-        log = Path(scratch) / "log"
+    with contextlib.ExitStack() as stack:
+        log = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "log"
+        if not is_log_read:
+            os.mkfifo(log)
+            stack.callback(os.close, os.open(log, os.O_RDWR | os.O_NONBLOCK))
         with running(command, {"LLAMA_ARG_THREADS": "1"} | (env or {}), port, log) as process:
             server = Server(process, log)
             try:
