@@ -35,11 +35,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EngineBuildError as error:  # whichever module was the first to need the engine
         print(f"unpaced: error: {error}", file=sys.stderr)
         return 1
+    except (MemoryError, ImportError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        print(f"unpaced: error: there is not enough memory to start ({error})", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """A limit (ulimit -v) ends an import wherever it happens to be, with the loader's words."""
+    words = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _dispatch(command: str, rest: Sequence[str], given: Sequence[str]) -> int:
