@@ -1,5 +1,7 @@
-"""Log lines for people without colours, as structlog's ConsoleRenderer has them, in a sixth of its
-time: a request that is refused consists of its line more than of anything else."""
+"""Log lines for people without colours, as structlog's ConsoleRenderer has them, in less time.
+
+A line was the largest part of what a request cost that is only refused.
+"""
 
 import re
 from typing import Any, Final
