@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from server.settings.cores import cores_of_range
+from tests.support.costly_requests import HELLO, slow_schema
 from tests.support.server import Server, serving
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -130,3 +131,19 @@ def test_workers_let_others_go_first(flags: str) -> None:
                 nice.setdefault(name, set()).add(os.getpriority(os.PRIO_PROCESS, int(task.name)))
     (of_decode,) = nice["decode"]
     assert nice["ggml"] == {min(19, of_decode + 5)}
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="one core is everybody's")
+def test_compilers_are_nice_and_leave_the_decode_core_alone() -> None:
+    with serving("-t", "1", "-np", "2") as server:
+        body = HELLO | {"json_schema": slow_schema(0)}
+        assert server.post("/completion", body).status_code in (200, 400)
+        (decode,) = server.client.get("/props").json()["unpaced"]["cores"]["decode"]
+        compilers = []
+        for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+            if (task / "comm").read_text().strip() == "task":
+                niceness = os.getpriority(os.PRIO_PROCESS, int(task.name))
+                compilers.append((niceness, os.sched_getaffinity(int(task.name))))
+        ours = os.getpriority(os.PRIO_PROCESS, server.process.pid)
+        assert any(niceness == min(19, ours + 10) for niceness, _ in compilers), compilers
+        assert all(decode not in cores for _, cores in compilers), compilers
