@@ -57,10 +57,17 @@ def _instead(action: Action, settings: Settings) -> int:
 
 
 def _serve(settings: Settings) -> int:
-    from server.process.scheduling import SchedulingError, use_cores, use_descriptors, use_priority
+    from server.process.scheduling import (
+        SchedulingError,
+        use_address_space,
+        use_cores,
+        use_descriptors,
+        use_priority,
+    )
 
     try:
         check_model_file(settings.model)
+        use_address_space(settings.model.stat().st_size)
         use_descriptors()
         # Before the libraries are loaded, some of which start threads at once.
         use_cores(settings.allowed_cores())

@@ -11,6 +11,9 @@ _NICENESS: Final = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}
 _DESCRIPTORS_MIN: Final = 64
 """Libraries, rings, the template process and a handful of clients; 40 are taken at rest."""
 
+_ADDRESS_SPACE_MIN: Final = 256 << 20
+"""Libraries, stacks, rings and a small context; with 180 MiB ggml aborts beside the demo model."""
+
 
 class SchedulingError(Exception):
     """The process may not have these cores, this priority or so few files; the text says why."""
@@ -37,6 +40,27 @@ def use_priority(priority: int) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, _NICENESS[priority])
     except OSError as error:
         raise SchedulingError(f"--prio {priority}: {error.strerror}") from None
+
+
+def use_address_space(n_model_bytes: int) -> None:
+    """Be sure that a limit (ulimit -v) leaves room for a model of this size and what serves it.
+
+    With less, ggml, the C library or a thread that cannot be made would abort the process. With a
+    limit, ggml's own aborts come without gdb's view of the stack: gdb inherits the limit, and was
+    seen to run for ever while the process waited for it.
+
+    Raises: SchedulingError if there is too little to serve with.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return
+    needed = _ADDRESS_SPACE_MIN + n_model_bytes
+    if limit < needed:
+        raise SchedulingError(
+            f"only {limit >> 20} MiB of address space are allowed (ulimit -v): "
+            f"at least {(needed >> 20) + 1} are needed for this model"
+        )
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
 
 def use_descriptors() -> None:

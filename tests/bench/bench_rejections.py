@@ -19,7 +19,7 @@ from tests.bench.rig.hardware import describe_hardware
 from tests.support.raw_http import connect
 from tests.support.server import Server, serving
 
-_ENDLESS: Final = {"prompt": "a", "n": 8, "max_tokens": -1, "ignore_eos": True}
+_ENDLESS: Final = {"prompt": "a", "n_predict": -1, "ignore_eos": True}
 _BODY: Final = orjson.dumps({"prompt": "Once upon a time", "n_predict": 16, "stream": True})
 _REQUEST: Final = (
     b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -61,10 +61,10 @@ def _read_answer(connection: socket.socket) -> bytes:
 
 def measure(n_clients: int, n_requests: int, flags: list[str]) -> dict[str, Any]:
     """One number of clients on a server of its own."""
-    queue = ("-np", "1", "--max-queue-requests", "7", "-t", "1")
+    queue = ("-np", "1", "--max-queue-requests", "0", "-t", "1", "--context-shift")
     with (
         serving(*queue, *flags) as server,
-        server.open_request("/v1/completions", **_ENDLESS),
+        server.open_request("/completion", **_ENDLESS),
     ):
         server.until(lambda: server.metric("unpaced_requests_running") == 1)
         reject(server, n_clients, n_requests // 10)

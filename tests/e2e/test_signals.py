@@ -110,14 +110,29 @@ def limited(limit: str, *flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("limit", ["-n 16", "-n 40", "-v 60000"])
+@pytest.mark.parametrize(
+    "limit", ["-n 16", "-n 40", "-v 60000", "-v 90000", "-v 100000", "-v 130000", "-v 160000"]
+)
 def test_limits_too_low_to_start_are_one_sentence(limit: str) -> None:
     done = limited(limit)
     assert done.returncode == 1, done
     assert "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert "error: " in last
-    assert ("files may be open" if limit.startswith("-n") else "cannot be loaded") in last
+    assert ("files may be open" if limit.startswith("-n") else "MiB of address space") in last
+
+
+def test_an_address_space_that_is_enough_serves() -> None:
+    command = f"ulimit -v 1000000; exec {UNPACED} --port {(port := free_port())} -t 1 -np 1"
+    process = subprocess.Popen(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            wait_healthy(client)
+            assert client.post("/completion", json={"prompt": "a", "n_predict": 2}).is_success
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+    assert process.returncode == 0
 
 
 def test_few_descriptors_refuse_clients_and_recover() -> None:
