@@ -47,6 +47,10 @@ class EngineStats:
     n_cache_states: int
     n_cache_lost: int
     """Of them, those whose cells were needed before they had been copied."""
+    n_cell_waits: int
+    """Times a request began to wait for KV cells that others held."""
+    n_cells_yielded: int
+    """Cells that requests gave to others while they ran, and computed anew later."""
     cache_turn_us_max: int
     """The longest time that copying and restoring slots took between two steps."""
     cache_us: int

@@ -27,6 +27,8 @@ nb::dict counters(PyEngine& self) {
   values["n_cache_bytes"] = c.n_cache_bytes.get();
   values["n_cache_states"] = c.n_cache_states.get();
   values["n_cache_lost"] = c.n_cache_lost.get();
+  values["n_cell_waits"] = c.n_cell_waits.get();
+  values["n_cells_yielded"] = c.n_cells_yielded.get();
   values["cache_turn_us_max"] = c.cache_turn_us_max.get();
   values["cache_us"] = c.cache_us.get();
   values["n_ring_full"] = c.n_ring_full.get();

@@ -43,6 +43,9 @@ struct alignas(128) Counters {
   Counter n_cache_bytes;   // of slot states in host memory
   Counter n_cache_states;  // their number
   Counter n_cache_lost;    // states whose cells were needed before they had been copied
+  // Where slots share the cells and there are too few.
+  Counter n_cell_waits;     // times a request began to wait for cells
+  Counter n_cells_yielded;  // cells that requests gave to others, to be computed anew
   // The longest time that slots' states took between two steps, and what it took altogether.
   Counter cache_turn_us_max;
   Counter cache_us;

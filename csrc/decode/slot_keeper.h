@@ -83,6 +83,9 @@ class SlotKeeper {
   // Whether the request's cells are free, or never will be.
   [[nodiscard]] bool has_room(const CellStore& store, std::span<const Slot> slots,
                               const Seating& seating) noexcept;
+  // A part of that many cells finds as many that are free.
+  [[nodiscard]] static bool fits(const CellStore& store, std::span<const Slot> slots,
+                                 std::int32_t n) noexcept;
   void adapt(const CellStore& store, std::int64_t part_us) noexcept;
   // Requests that ended before they began.
   void drop_stale(Stepper& stepper);

@@ -67,7 +67,7 @@ bool SlotKeeper::advance(CellStore& store, std::span<const Slot> slots, Seating&
   const auto tokens = std::span<const TokenId>(seating.state->tokens)
                           .subspan(static_cast<std::size_t>(slot.n_cells()),
                                    static_cast<std::size_t>(part.n_cells));
-  if (!store.restore_part(slot, tokens, part.bytes())) {
+  if (!fits(store, slots, part.n_cells) || !store.restore_part(slot, tokens, part.bytes())) {
     seating.n_restored = seating.state->parts.size();  // the rest is computed
   }
   return true;
@@ -87,6 +87,12 @@ bool SlotKeeper::has_room(const CellStore& store, std::span<const Slot> slots,
   }
   n_needed += static_cast<std::size_t>(store.n_parked());
   return n_needed <= static_cast<std::size_t>(store.n_cells());
+}
+
+bool SlotKeeper::fits(const CellStore& store, std::span<const Slot> slots,
+                      std::int32_t n) noexcept {
+  for (const Slot& slot : slots) n += slot.n_cells();
+  return n + store.n_parked() <= store.n_cells();
 }
 
 bool SlotKeeper::copy_next(CellStore& store) {

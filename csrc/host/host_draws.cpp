@@ -98,6 +98,7 @@ void HostStepper::collect_prompt_logprobs(Slot& slot, EventPublisher& events) {
   for (std::int32_t i = 0; i < share.n; ++i) {
     const std::int32_t next = slot.n_cells() + i + 1;  // the prompt token this row predicts
     if (next >= n_prompt) break;
+    if (next <= prefill_of(slot).n_told) continue;  // computed anew
     const float* logits = llama_get_logits_ith(model_->context(), share.first + i);
     const TokenId token = slot.spec->prompt[static_cast<std::size_t>(next)];
     const auto best = top_logprobs_.compute(logits, slot.spec->n_probs);

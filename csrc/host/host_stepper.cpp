@@ -31,12 +31,15 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
       n_chunk_(std::max(config.n_slots + 1, std::min(config.n_batch, config.n_ubatch))),
       n_swa_(llama_model_n_swa(model_->get())),
       kv_unified_(config.kv_unified),
+      shares_cells_(config.kv_unified && config.n_slots > 1 &&
+                    !llama_model_is_recurrent(model_->get())),
       cells_(model_->context(), config.n_slots),
       batch_(n_chunk_),
       share_batch_(n_chunk_),
       shares_(static_cast<std::size_t>(config.n_slots)),
       is_stepped_(static_cast<std::size_t>(config.n_slots)),
-      cached_(static_cast<std::size_t>(config.n_slots)),
+      goes_(static_cast<std::size_t>(config.n_slots), true),
+      prefills_(static_cast<std::size_t>(config.n_slots)),
       draws_(static_cast<std::size_t>(config.n_slots)),
       top_logprobs_(model_->n_vocab()) {
   for (OpenDraw& draw : draws_) {
@@ -46,6 +49,7 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
   for (std::int32_t i = 0; i < config.n_slots; ++i) {
     samplers_.push_back(std::make_unique<Sampler>(model_->n_vocab(), model_->n_ctx_slot()));
   }
+  claims_.reserve(static_cast<std::size_t>(config.n_slots));
   pairs_.resize(static_cast<std::size_t>(model_->n_vocab()));
 }
 
@@ -78,7 +82,7 @@ std::int32_t HostStepper::begin(Slot& slot) {
   }
   draw_of(slot).is_open = false;
   slot.cells.resize(static_cast<std::size_t>(n_cached));
-  cached_[static_cast<std::size_t>(slot.id)] = n_cached;
+  prefill_of(slot) = {.n_cached = n_cached, .n_told = n_cached};
   samplers_[static_cast<std::size_t>(slot.id)]->reset(
       spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt, spec.infill.get());
   return n_cached;
@@ -145,6 +149,7 @@ void HostStepper::forget(Slot& slot) {
 
 void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
   decide_draws(slots, std::chrono::nanoseconds::zero(), events);
+  allot(slots);
   is_stepped_.assign(slots.size(), false);
   bool is_busy = false;
   for (const Slot& slot : slots) {
@@ -186,19 +191,16 @@ void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader) noexcep
   };
   for (Slot& slot : slots) {
     share_of(slot) = {};
-    if (!is_in_group(slot)) continue;
-    is_stepped_[static_cast<std::size_t>(slot.id)] = true;
-    const bool is_full = slot.n_cells() + 1 >= n_ctx();
-    if (slot.phase == SlotPhase::kDecode && !is_held(slot) && is_full && model_->shifts_context()) {
-      shift_context(slot);
-    }
+    if (is_in_group(slot)) is_stepped_[static_cast<std::size_t>(slot.id)] = true;
   }
   for (Slot& slot : slots) {
-    if (slot.phase == SlotPhase::kDecode && !is_held(slot) && is_in_group(slot)) add_decode(slot);
+    if (slot.phase == SlotPhase::kDecode && may_go(slot) && is_in_group(slot)) add_decode(slot);
   }
-  // After the decoding slots, so that a long prompt takes only what they leave of the chunk.
-  for (Slot& slot : slots) {
-    if (slot.phase == SlotPhase::kPrefill && is_in_group(slot)) add_prefill(slot);
+  // After the decoding slots, so that a long prompt takes only what they leave of the chunk; and
+  // who came first is first.
+  for (const CellClaim& claim : claims_) {
+    Slot& slot = slots[static_cast<std::size_t>(claim.slot)];
+    if (slot.phase != SlotPhase::kDecode && may_go(slot) && is_in_group(slot)) add_prefill(slot);
   }
 }
 
@@ -209,10 +211,13 @@ void HostStepper::add_decode(Slot& slot) noexcept {
 
 void HostStepper::add_prefill(Slot& slot) noexcept {
   const RequestSpec& spec = *slot.spec;
-  const auto n_prompt = static_cast<std::int32_t>(spec.prompt.size());
+  const std::vector<TokenId>& tokens = known_tokens(slot);
+  const bool is_prompt = slot.phase == SlotPhase::kPrefill;
+  const auto n_known = static_cast<std::int32_t>(tokens.size());
   const std::int32_t begin = slot.n_cells();
-  std::int32_t n = std::min(n_prompt - begin, batch_.room());
-  if (spec.prompt_logprobs) {
+  std::int32_t n = std::min(n_known - begin, batch_.room());
+  const bool wants_all = is_prompt && spec.prompt_logprobs;
+  if (wants_all) {
     // Rows of logits are budgeted by the batch, not by the slot: one such prompt at a time.
     std::int32_t n_rows_left = kPromptLogprobRows;
     for (const Share& share : shares_) n_rows_left -= share.n > 1 ? share.n : 0;
@@ -221,8 +226,8 @@ void HostStepper::add_prefill(Slot& slot) noexcept {
   if (n <= 0) return;
   share_of(slot) = {.first = batch_.size(), .n = n};
   for (std::int32_t i = begin; i < begin + n; ++i) {
-    batch_.add(spec.prompt[static_cast<std::size_t>(i)], i, slot.id,
-               spec.prompt_logprobs || i + 1 == n_prompt);
+    const bool is_last = is_prompt && i + 1 == n_known;
+    batch_.add(tokens[static_cast<std::size_t>(i)], i, slot.id, wants_all || is_last);
   }
 }
 
@@ -281,13 +286,20 @@ void HostStepper::collect(Slot& slot, EventPublisher& events) {
     sample(slot, events);
     return;
   }
-  if (slot.spec->prompt_logprobs) collect_prompt_logprobs(slot, events);
-  const auto begin = slot.spec->prompt.begin() + slot.n_cells();
+  const bool is_prompt = slot.phase == SlotPhase::kPrefill;
+  if (is_prompt && slot.spec->prompt_logprobs) collect_prompt_logprobs(slot, events);
+  const std::vector<TokenId>& tokens = known_tokens(slot);
+  const auto begin = tokens.begin() + slot.n_cells();
   slot.cells.insert(slot.cells.end(), begin, begin + share.n);
   counters_.n_tokens_prompt.add(static_cast<std::uint64_t>(share.n));
-  events.prefilled(slot, cached_[static_cast<std::size_t>(slot.id)]);
-  if (slot.cells.size() < slot.spec->prompt.size()) return;
+  Prefill& prefill = prefill_of(slot);
+  if (is_prompt && slot.n_cells() > prefill.n_told) {
+    prefill.n_told = slot.n_cells();
+    events.prefilled(slot, prefill.n_cached);
+  }
+  if (slot.cells.size() < tokens.size()) return;
   slot.phase = SlotPhase::kDecode;
+  if (!is_prompt) return;  // its next token has been drawn already
   if (slot.spec->max_tokens == 0) {
     events.finished(slot, FinishReason::kTokenLimit);
     return;

@@ -13,6 +13,7 @@
 #include "model/model.h"
 #include "sampling/logprobs.h"
 #include "sampling/sampler.h"
+#include "slots/cell_allotment.h"
 
 namespace unpaced {
 
@@ -65,12 +66,34 @@ class HostStepper final : public Stepper {
     std::unique_ptr<float[]> row;   // NOLINT: n_vocab of them, untouched until needed
   };
 
+  // How far the slot's request has come with the tokens that are known before they are computed.
+  struct Prefill {
+    std::int32_t n_cached = 0;  // of the prompt, found in the KV
+    std::int32_t n_told = 0;    // of the prompt; more than the slot holds where that begins anew
+    std::vector<TokenId> recompute;  // kRecompute: what the slot held
+    bool waits = false;              // for cells
+  };
+
   [[nodiscard]] OpenDraw& draw_of(const Slot& slot) noexcept {
     return draws_[static_cast<std::size_t>(slot.id)];
   }
   [[nodiscard]] Share& share_of(const Slot& slot) noexcept {
     return shares_[static_cast<std::size_t>(slot.id)];
   }
+  [[nodiscard]] Prefill& prefill_of(const Slot& slot) noexcept {
+    return prefills_[static_cast<std::size_t>(slot.id)];
+  }
+  // The tokens that a slot computes before it decodes.
+  [[nodiscard]] const std::vector<TokenId>& known_tokens(const Slot& slot) noexcept {
+    return slot.phase == SlotPhase::kRecompute ? prefill_of(slot).recompute : slot.spec->prompt;
+  }
+  [[nodiscard]] bool may_go(const Slot& slot) const noexcept {
+    return slot.steps() && !is_held(slot) && goes_[static_cast<std::size_t>(slot.id)];
+  }
+  // host_cells.cpp. Decides which slots compute in this step: see allot_cells().
+  void allot(std::span<Slot> slots);
+  [[nodiscard]] CellClaim claim_of(const Slot& slot) noexcept;
+  void give_up_cells(Slot& slot);
   // Tokens of the prompt that the slot's cells hold already, moved to where they belong.
   [[nodiscard]] std::int32_t reuse_cells(Slot& slot);
   // A full slot drops the older part of its tokens.
@@ -112,13 +135,16 @@ class HostStepper final : public Stepper {
   const std::int32_t n_chunk_;
   const std::int32_t n_swa_;
   const bool kv_unified_;
+  const bool shares_cells_;  // a slot can find none although its context is not full
   bool is_tainted_ = false;
   LlamaCellStore cells_;
   TokenBatch batch_;
   TokenBatch share_batch_;
-  std::vector<Share> shares_;         // by slot id
-  std::vector<bool> is_stepped_;      // by slot id: it has had its turn in this step
-  std::vector<std::int32_t> cached_;  // by slot id: prompt tokens that begin() found in the KV
+  std::vector<Share> shares_;                       // by slot id
+  std::vector<bool> is_stepped_;                    // by slot id: it has had its turn in this step
+  std::vector<bool> goes_;                          // by slot id: it has the cells for this step
+  std::vector<CellClaim> claims_;                   // of this step, the oldest request first
+  std::vector<Prefill> prefills_;                   // by slot id
   std::vector<std::unique_ptr<Sampler>> samplers_;  // by slot id
   std::vector<OpenDraw> draws_;                     // by slot id
   TopLogprobs top_logprobs_;

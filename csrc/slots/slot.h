@@ -13,6 +13,8 @@ enum class SlotPhase : std::uint8_t {
   kIdle = 0,
   kSeating,  // has a request, which begins when what it reuses is there
   kPrefill,
+  kRecompute,  // gave its cells to another request in the middle of its text, and computes them
+               // anew
   kDecode
 };
 
@@ -39,7 +41,7 @@ struct Slot {
   [[nodiscard]] bool active() const noexcept { return phase != SlotPhase::kIdle; }
   // The next step computes something for it.
   [[nodiscard]] bool steps() const noexcept {
-    return phase == SlotPhase::kPrefill || phase == SlotPhase::kDecode;
+    return phase != SlotPhase::kIdle && phase != SlotPhase::kSeating;
   }
   [[nodiscard]] std::int32_t n_cells() const noexcept {
     return static_cast<std::int32_t>(cells.size());

@@ -127,6 +127,7 @@ class SequenceText:
             self._timings.n_prompt = event.n_prompt
             self._timings.n_cached = self._timings.n_processed = event.n_cached
         elif kind == _PREFILL:
+            self._timings.n_cached = event.n_cached  # less, where another request needed the cells
             self._timings.n_processed = event.n_processed
             self._timings.prompt_us = event.t_us
         elif kind == _FINISHED and not self.is_over:

@@ -198,6 +198,16 @@ class LiveCollector(Collector):
                 "Prompts whose cells were needed before they had been copied",
                 stats.n_cache_lost,
             ),
+            (
+                "kv_waits",
+                "Times a request began to wait for KV cells that others held",
+                stats.n_cell_waits,
+            ),
+            (
+                "kv_cells_yielded",
+                "KV cells that a running request gave to another one and computed anew later",
+                stats.n_cells_yielded,
+            ),
             ("engine_ring_full", "Times the decode thread waited for us", stats.n_ring_full),
             ("engine_wakeups", "Times the engine woke the front end", stats.n_event_writes),
         ):

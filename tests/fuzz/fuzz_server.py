@@ -4,8 +4,8 @@
     python -m tests.fuzz.fuzz_server --n 100000 --seed 1 --out FOLDER
     python -m tests.fuzz.fuzz_server --seed 1 --only 4711    # one of them, shown
 
-Exit status 1 if a request was answered with 5xx (501 is an answer, and so are 503 of a full queue
-and llama-server's 500 of a KV that slots share and overfill), if the process changed, or if a fixed
+Exit status 1 if a request was answered with 5xx (501 is an answer, and so is 503 of a full queue),
+if the process changed, or if a fixed
 request is not answered as before.
 """
 

@@ -9,10 +9,8 @@ from typing import Any, Final
 from tests.fuzz.odd_requests import OddRequest
 from tests.fuzz.wire import Reply
 
-# Answers, not faults: a full queue, /slots?fail_on_no_slot=1, and llama-server's own contract for
-# slots that share one KV whose requests fit one by one but not together.
+# Answers, not faults: a full queue, and /slots?fail_on_no_slot=1.
 _DOCUMENTED: Final = {
-    500: ("Context size has been exceeded.",),
     503: ("the queue is full", "no slot available"),
 }
 _BROKEN: Final = 599

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -218,22 +219,62 @@ def test_a_full_context_shifts_or_ends() -> None:
         assert (error["n_prompt_tokens"], error["n_ctx"]) == (256, 256)
 
 
-def test_slots_that_share_the_context_end_alone_where_it_is_full() -> None:
+def test_texts_that_share_too_few_cells_are_all_finished() -> None:
     with serving("-np", "4", "-kvu", "-t", "1", "-tb", "1", "-c", "256") as server:
         body: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "n_predict": 100}
-        results: dict[int, Any] = {}
-
-        def ask(i: int) -> None:
-            results[i] = server.post("/completion", {"prompt": f"{i} foxes", **body})
-
-        threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        good = [r.json() for r in results.values() if r.status_code == 200]
-        bad = [r.json()["error"] for r in results.values() if r.status_code != 200]
-        assert len(good) >= 2  # 256 cells hold two whole ones
-        assert all(answer["timings"]["predicted_n"] == 100 for answer in good)
-        assert all(e["message"] == "Context size has been exceeded." for e in bad)
+        answers = ask_all(server, [{"prompt": f"{i} foxes", **body} for i in range(4)])
+        assert [answer["timings"]["predicted_n"] for answer in answers] == [100] * 4
+        assert server.metric("unpaced_kv_cells_yielded_total") > 0
+        assert server.metric("unpaced_engine_requests_failed_total") == 0
         assert server.complete(prompt="after", **body)["timings"]["predicted_n"] == 100
+
+
+def ask_all(server: Server, bodies: list[dict[str, Any]]) -> list[Any]:
+    """Answers of requests that are sent at the same time."""
+    with ThreadPoolExecutor(len(bodies)) as threads:
+        return list(threads.map(lambda body: server.complete(**body), bodies))
+
+
+def test_prompts_of_more_than_half_the_context_wait_for_one_another() -> None:
+    words = ("One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
+    with serving("-t", "1", "-tb", "1", "-c", "1024", "-ub", "128") as server:
+        assert server.client.get("/props").json()["total_slots"] == 4
+        one = server.post("/tokenize", {"content": LONG * 6, "add_special": True}).json()["tokens"]
+        bodies: list[dict[str, Any]] = []
+        for word in words:
+            tokens = server.post("/tokenize", {"content": f"{word}. "}).json()["tokens"]
+            bodies.append({"prompt": [*tokens, *one][:614], **GREEDY, "n_probs": 4})
+        cold: dict[str, Any] = {"cache_prompt": False}
+        together = ask_all(server, [body | cold for body in bodies])
+        alone = [server.complete(**body, **cold) for body in bodies]
+        for one_answer, other in zip(alone, together, strict=True):
+            assert other["tokens_evaluated"] == 614
+            assert other["timings"]["prompt_n"] == 614
+            assert other["timings"]["predicted_n"] == 24
+            assert_equal_up_to_a_tie(
+                one_answer["completion_probabilities"], other["completion_probabilities"]
+            )
+        assert server.metric("unpaced_kv_waits_total") >= 3
+        assert server.metric("unpaced_kv_cells_yielded_total") == 0
+        # And with what is reused: prompts that hold cells while they wait.
+        for answer in ask_all(server, bodies * 2):
+            assert answer["timings"]["predicted_n"] == 24
+            timings = answer["timings"]
+            assert timings["cache_n"] + timings["prompt_n"] == 614
+        assert server.metric("unpaced_engine_requests_failed_total") == 0
+
+
+def test_who_leaves_while_it_waits_for_cells_is_forgotten() -> None:
+    with serving("-t", "1", "-tb", "1", "-c", "512") as server:
+        long = {"prompt": [5] * 300, "temperature": 0, "ignore_eos": True}
+        first = threading.Thread(target=lambda: server.complete(**long, n_predict=200))
+        first.start()
+        server.until(lambda: server.metric("unpaced_engine_slots_active") == 1)
+        with server.client.stream(
+            "POST", "/completion", json=long | {"stream": True, "n_predict": 9}
+        ) as response:
+            assert response.status_code == 200
+            server.until(lambda: server.metric("unpaced_kv_waits_total") == 1)
+        server.until(lambda: server.metric("unpaced_engine_slots_active") == 1)
+        first.join()
+        assert server.complete(**long, n_predict=3)["timings"]["predicted_n"] == 3

@@ -337,6 +337,8 @@ class FakeEngine:
             n_cache_bytes=0,
             n_cache_states=0,
             n_cache_lost=0,
+            n_cell_waits=0,
+            n_cells_yielded=0,
             cache_turn_us_max=0,
             cache_us=0,
             n_ring_full=0,

@@ -1,0 +1,43 @@
+// Who of those that share the KV cells computes in a step, where there are too few for all of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "request/records.h"
+
+namespace unpaced {
+
+// An active slot's, in one step.
+struct CellClaim {
+  enum class Kind : std::uint8_t {
+    kStill,   // keeps its cells and takes none: it waits for its state, or for its grammar
+    kDecode,  // takes one
+    kPrefill  // takes the cells of tokens that are known, and can compute them anew
+  };
+
+  RequestId id = 0;  // who came first has the smaller one
+  std::int32_t slot = 0;
+  Kind kind = Kind::kStill;
+  std::int32_t n_held = 0;     // cells
+  std::int32_t n_missing = 0;  // kPrefill: tokens that have none yet
+
+  // What allot_cells() says.
+  bool goes = false;    // it computes in this step
+  bool yields = false;  // first it gives up all cells that it held, and computes them anew later
+};
+
+// `claims`: of all active slots, the oldest first; at least one cell more than any of them needs is
+// in `n_cells`. `n_chunk`: tokens of a prompt that one step computes.
+//
+// A decoding slot that finds no cell gets those of the youngest slot that prefills, else of the
+// youngest that decodes and is younger than itself; else it waits. A prompt begins when all of it
+// fits beside what the others hold, and beside what decoding slots will take meanwhile: the oldest
+// first, so that it waits for no prompt behind it, and those get no cell before. Younger ones that
+// have not got so far give it theirs.
+//
+// The oldest slot always goes, unless those that are kStill hold the cells; since slots yield to
+// nobody who came later but decoding ones, which end, everyone gets there.
+void allot_cells(std::span<CellClaim> claims, std::int32_t n_cells, std::int32_t n_chunk) noexcept;
+
+}  // namespace unpaced
