@@ -31,7 +31,10 @@ DecodeThread::DecodeThread(const DecodeThreadOptions& options)
       n_slot_cells_(static_cast<std::size_t>(options.n_slots)),
       nap_(commands_, command_wakeup_, stop_) {
   actions_.reserve(static_cast<std::size_t>(options.n_actions_max));
-  for (std::int32_t i = 0; i < options.n_slots; ++i) slots_[static_cast<std::size_t>(i)].id = i;
+  for (std::int32_t i = 0; i < options.n_slots; ++i) {
+    Slot& slot = slots_[static_cast<std::size_t>(i)];
+    slot.id = slot.sequence = i;
+  }
 }
 
 DecodeThread::~DecodeThread() { stop(); }

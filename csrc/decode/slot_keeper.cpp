@@ -23,11 +23,7 @@ void SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const SlotCho
   seating.id = spec.id;
   if (cache_.enabled()) {
     if (store != nullptr) drop_lost(*store);
-    if (choice.takes_over) {
-      seating.takeover.updated = true;
-      keep(stepper, *choice.slot);
-      if (spec.cache_prompt && !spec.prompt_logprobs) look_for_better(stepper, seating, spec);
-    }
+    if (choice.takes_over) take_over(stepper, seating, spec);
     if (options_.cache_idle_slots) {
       seating.takeover.n_idle = keep_idle(stepper, slots, *choice.slot);
     }
@@ -35,10 +31,29 @@ void SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const SlotCho
     count();
   }
   seating.is_ready = store == nullptr;
-  turn_us_ += steady_us() - begin_us;
+  is_swept_ = store == nullptr;
+  spend(store, begin_us);
 }
 
-bool SlotKeeper::keep(Stepper& stepper, const Slot& slot) {
+void SlotKeeper::take_over(Stepper& stepper, Seating& seating, const RequestSpec& spec) {
+  Slot& slot = *seating.slot;
+  CellStore* store = stepper.cell_store();
+  seating.takeover.updated = true;
+  const std::vector<TokenId> held = slot.cells;
+  const bool is_kept = keep(stepper, slot);
+  if (!spec.cache_prompt || spec.prompt_logprobs) return;
+  if (look_for_better(stepper, seating, spec, held)) return;
+  if (!is_kept || store == nullptr || slot.lora_scales != spec.lora_scales) return;
+  const std::int32_t ticket = cache_.newest().ticket;
+  if (spec.n_cache_reuse > 0) {  // what follows is reused where chunks may move
+    store->lend(ticket, slot, held);
+  } else {
+    seating.lender = ticket;
+    seating.n_wanted = static_cast<std::int32_t>(common_prefix_length(held, spec.prompt));
+  }
+}
+
+bool SlotKeeper::keep(Stepper& stepper, Slot& slot) {
   if (slot.cells.empty() || slot.is_throwaway) return false;
   CellStore* store = stepper.cell_store();
   std::size_t n_bytes = 0;
@@ -81,20 +96,27 @@ std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots, cons
     const CellStore* store = stepper.cell_store();
     if (store != nullptr && store->is_full()) break;  // later
     if (keep(stepper, slot)) ++n_kept;
-    if (options_.clear_idle_slots) stepper.forget(slot);
+    if (options_.clear_idle_slots && !slot.cells.empty()) stepper.forget(slot);
   }
   return n_kept;
 }
 
-void SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec) {
+bool SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec,
+                                 std::span<const TokenId> held) {
   Slot& slot = *seating.slot;
   const bool is_of_use = slot.lora_scales == spec.lora_scales;
   seating.state =
-      cache_.take(is_of_use ? std::span<const TokenId>(slot.cells) : std::span<const TokenId>(),
-                  spec.prompt, spec.lora_scales);
+      cache_.take(is_of_use ? held : std::span<const TokenId>(), spec.prompt, spec.lora_scales);
   CellStore* store = stepper.cell_store();
-  if (!seating.state || store == nullptr) return;
+  if (!seating.state) return false;
+  if (store == nullptr) return true;
   KeptState& state = *seating.state;
+  const bool is_parked = state.ticket != CellStore::kNoTicket;
+  if (is_parked && store->is_lent(state.ticket)) {  // no two slots share cells: they might move
+    cache_.put(std::move(state));
+    seating.state.reset();
+    return false;
+  }
   stepper.forget(slot);
   slot.is_throwaway = false;
   slot.lora_scales = state.lora_scales;
@@ -102,11 +124,11 @@ void SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const Reque
   seating.n_wanted = static_cast<std::int32_t>(
       spec.n_cache_reuse > 0 ? state.tokens.size()
                              : common_prefix_length(state.tokens, spec.prompt));
-  if (state.ticket == CellStore::kNoTicket) return;
-  store->lend(state.ticket, slot,
-              std::span(state.tokens).first(static_cast<std::size_t>(seating.n_wanted)));
+  if (!is_parked) return true;
+  store->give_back(std::exchange(state.ticket, CellStore::kNoTicket), slot, state.tokens);
   dispose(store, state);
   seating.state.reset();
+  return true;
 }
 
 void SlotKeeper::restore_whole(Stepper& stepper, Seating& seating) {
@@ -153,7 +175,8 @@ void SlotKeeper::act(Stepper& stepper, Slot& slot, SlotAction& action) {
       action.succeeded = true;
       break;
   }
-  turn_us_ += steady_us() - begin_us;
+  is_swept_ = store == nullptr;
+  spend(store, begin_us);
 }
 
 }  // namespace unpaced

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -60,23 +61,32 @@ class SlotKeeper {
     Slot* slot = nullptr;
     RequestId id = 0;
     Takeover takeover;
-    std::optional<KeptState> state;  // what comes back
-    std::size_t n_restored = 0;      // parts of it
-    std::int32_t n_wanted = 0;       // tokens of it
+    std::int32_t lender = CellStore::kNoTicket;  // has what the slot held, until that is lent
+    std::optional<KeptState> state;              // what comes back
+    std::size_t n_restored = 0;                  // parts of it
+    std::int32_t n_wanted = 0;                   // tokens of it
     bool is_ready = false;
   };
 
-  // False: it was not worth it, or there is no memory for it.
-  bool keep(Stepper& stepper, const Slot& slot);
+  // What another request left in the slot is kept, and what of it the new one reuses is there
+  // again.
+  void take_over(Stepper& stepper, Seating& seating, const RequestSpec& spec);
+  // False: it was not worth it, or there is no memory for it; the slot is as before. Where there is
+  // a CellStore, what is kept is in no slot any more.
+  bool keep(Stepper& stepper, Slot& slot);
   // Of all idle slots but `taken`; returns their number.
   std::int32_t keep_idle(Stepper& stepper, std::span<Slot> slots, const Slot& taken);
-  // The kept state that serves the request better than its slot takes the place of what that holds.
-  void look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec);
+  // The kept state that serves the request better than `held`, which its slot held, takes the place
+  // of that. False: there is none.
+  bool look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec,
+                       std::span<const TokenId> held);
   // Where states cannot be cut.
   void restore_whole(Stepper& stepper, Seating& seating);
 
   // slot_keeper_turns.cpp. These return false where there was nothing to do.
   bool advance(CellStore& store, std::span<const Slot> slots, Seating& seating);
+  // The slot's cells become those that the request reuses, as far as that is bookkeeping alone.
+  bool enter(CellStore& store, Seating& seating);
   bool copy_next(CellStore& store);
   // The next part of `state`; false: it has to be given up.
   bool copy_part(CellStore& store, KeptState& state);
@@ -86,6 +96,8 @@ class SlotKeeper {
   // A part of that many cells finds as many that are free.
   [[nodiscard]] static bool fits(const CellStore& store, std::span<const Slot> slots,
                                  std::int32_t n) noexcept;
+  // The turn has lasted since `begin_us`.
+  void spend(CellStore* store, std::int64_t begin_us) noexcept;
   void adapt(const CellStore& store, std::int64_t part_us) noexcept;
   // Requests that ended before they began.
   void drop_stale(Stepper& stepper);
@@ -102,7 +114,9 @@ class SlotKeeper {
   PromptCache cache_;
   PartPool pool_;
   std::vector<Seating> seatings_;
-  std::int32_t n_part_ = 1;   // cells of the next part
+  std::int32_t n_part_ = 1;                                              // cells of the next part
+  std::int64_t part_us_min_ = std::numeric_limits<std::int64_t>::max();  // of one cell
+  bool is_swept_ = true;      // the store has no cells left that are nobody's
   std::int64_t turn_us_ = 0;  // spent since the last step
 };
 

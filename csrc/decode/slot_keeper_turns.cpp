@@ -13,13 +13,21 @@ namespace {
 // longer: its first token waits too.
 constexpr std::int64_t kTurnUs = 1500;
 constexpr std::int64_t kSeatingTurnUs = 3000;
-// A part takes at most so long: where the cells lie scattered, each may cost a call of its own.
+// A part takes at most so long beyond what it takes with one cell, which grows with the cells that
+// there are in all: where they lie scattered, each may cost a call of its own.
 constexpr std::int64_t kPartUs = 750;
+
+// Of the slot's first cells, those that the request will keep.
+std::int32_t n_reused(const Slot& slot, const RequestSpec& spec) noexcept {
+  if (!spec.cache_prompt || spec.prompt_logprobs || slot.lora_scales != spec.lora_scales) return 0;
+  if (spec.n_cache_reuse > 0) return slot.n_cells();
+  return static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt));
+}
 
 }  // namespace
 
 bool SlotKeeper::has_work() const noexcept {
-  return !seatings_.empty() || cache_.has_unfinished() || !pool_.is_tidy();
+  return !seatings_.empty() || cache_.has_unfinished() || !pool_.is_tidy() || !is_swept_;
 }
 
 void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
@@ -40,10 +48,16 @@ void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
       is_busy |= advance(*store, slots, seating);
       is_over |= seating.is_ready;  // it waits for nothing else
     }
-    if (!is_busy && !is_over) is_busy = copy_next(*store);
+    if (!is_busy && !is_over) is_busy = store->sweep() || copy_next(*store);
+    is_swept_ = !is_busy && !is_over;
   }
   count();
+  spend(store, begin_us);
+}
+
+void SlotKeeper::spend(CellStore* store, std::int64_t begin_us) noexcept {
   turn_us_ += steady_us() - begin_us;
+  if (store != nullptr) turn_us_ = std::max<std::int64_t>(turn_us_ - store->take_waited_us(), 1);
 }
 
 void SlotKeeper::end_turn() noexcept {
@@ -54,7 +68,9 @@ void SlotKeeper::end_turn() noexcept {
 }
 
 bool SlotKeeper::advance(CellStore& store, std::span<const Slot> slots, Seating& seating) {
-  if (seating.is_ready || !has_room(store, slots, seating)) return false;
+  if (seating.is_ready) return false;
+  if (enter(store, seating)) return true;
+  if (!has_room(store, slots, seating)) return false;
   Slot& slot = *seating.slot;
   if (!seating.state || seating.n_restored == seating.state->parts.size() ||
       slot.n_cells() >= seating.n_wanted) {
@@ -69,6 +85,31 @@ bool SlotKeeper::advance(CellStore& store, std::span<const Slot> slots, Seating&
                                    static_cast<std::size_t>(part.n_cells));
   if (!fits(store, slots, part.n_cells) || !store.restore_part(slot, tokens, part.bytes())) {
     seating.n_restored = seating.state->parts.size();  // the rest is computed
+  }
+  return true;
+}
+
+bool SlotKeeper::enter(CellStore& store, Seating& seating) {
+  Slot& slot = *seating.slot;
+  const RequestSpec& spec = *slot.spec;
+  if (seating.state) return false;
+  if (seating.lender != CellStore::kNoTicket) {
+    const std::int32_t n = std::min(seating.n_wanted - slot.n_cells(), CellStore::kBookCells);
+    if (n > 0 && store.holds(seating.lender)) {
+      store.lend(
+          seating.lender, slot,
+          std::span<const TokenId>(spec.prompt)
+              .subspan(static_cast<std::size_t>(slot.n_cells()), static_cast<std::size_t>(n)));
+      return true;
+    }
+    seating.lender = CellStore::kNoTicket;
+  }
+  const std::int32_t n_kept = n_reused(slot, spec);
+  if (slot.n_cells() - n_kept <= CellStore::kBookCells) return false;
+  if (n_kept == 0) {
+    store.discard(slot);
+  } else {
+    store.cut(slot, n_kept);
   }
   return true;
 }
@@ -128,6 +169,8 @@ bool SlotKeeper::copy_part(CellStore& store, KeptState& state) {
 }
 
 void SlotKeeper::adapt(const CellStore& store, std::int64_t part_us) noexcept {
+  if (n_part_ == 1) part_us_min_ = std::min(part_us_min_, part_us);
+  part_us -= part_us_min_;
   if (part_us > kPartUs) {
     n_part_ = std::max(1, n_part_ / 2);
   } else if (part_us < kPartUs / 2) {
@@ -173,6 +216,7 @@ void SlotKeeper::give_up(Stepper& stepper) noexcept {
   CellStore* store = stepper.cell_store();
   while (store != nullptr && drop_unfinished(*store)) {
   }
+  is_swept_ = store == nullptr;
   count();
 }
 

@@ -72,12 +72,12 @@ std::int32_t HostStepper::begin(Slot& slot) {
   // A sliding window has already dropped the cells before pos_min; what needs them cannot be
   // reused.
   if (n_swa_ > 0 && n_cached > 0 &&
-      llama_memory_seq_pos_min(memory, slot.id) > std::max(0, n_cached - n_swa_)) {
+      llama_memory_seq_pos_min(memory, slot.sequence) > std::max(0, n_cached - n_swa_)) {
     n_cached = 0;
   }
-  if (!llama_memory_seq_rm(memory, slot.id, n_cached, -1)) {
+  if (!llama_memory_seq_rm(memory, slot.sequence, n_cached, -1)) {
     // Recurrent state cannot be cut: start over.
-    llama_memory_seq_rm(memory, slot.id, -1, -1);
+    llama_memory_seq_rm(memory, slot.sequence, -1, -1);
     n_cached = 0;
   }
   draw_of(slot).is_open = false;
@@ -92,13 +92,13 @@ std::int32_t HostStepper::reuse_cells(Slot& slot) {
   const RequestSpec& spec = *slot.spec;
   auto n_past = static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt));
   if (spec.n_cache_reuse <= 0 || !model_->can_shift()) return n_past;
-  cells_.give_way_to(slot);
+  cells_.unpark_all();
   const llama_memory_t memory = llama_get_memory(model_->context());
   for_each_reusable_chunk(slot.cells, spec.prompt, n_past, spec.n_cache_reuse,
                           [&](const ReusableChunk& chunk) {
-                            llama_memory_seq_rm(memory, slot.id, chunk.to, chunk.from);
-                            llama_memory_seq_add(memory, slot.id, chunk.from, chunk.from + chunk.n,
-                                                 chunk.to - chunk.from);
+                            llama_memory_seq_rm(memory, slot.sequence, chunk.to, chunk.from);
+                            llama_memory_seq_add(memory, slot.sequence, chunk.from,
+                                                 chunk.from + chunk.n, chunk.to - chunk.from);
                             n_past += chunk.n;
                           });
   return n_past;
@@ -108,21 +108,21 @@ void HostStepper::shift_context(Slot& slot) noexcept {
   const ContextShift shift =
       plan_context_shift(*slot.spec, slot.n_cells(), n_ctx(), model_->adds_bos());
   const std::int32_t end = shift.n_keep + shift.n_discard;
-  cells_.give_way_to(slot);
+  cells_.unpark_all();
   const llama_memory_t memory = llama_get_memory(model_->context());
-  llama_memory_seq_rm(memory, slot.id, shift.n_keep, end);
-  llama_memory_seq_add(memory, slot.id, end, slot.n_cells(), -shift.n_discard);
+  llama_memory_seq_rm(memory, slot.sequence, shift.n_keep, end);
+  llama_memory_seq_add(memory, slot.sequence, end, slot.n_cells(), -shift.n_discard);
   slot.cells.erase(slot.cells.begin() + shift.n_keep, slot.cells.begin() + end);
   ++slot.n_shifts;
 }
 
 std::size_t HostStepper::state_bytes(const Slot& slot) {
-  return llama_state_seq_get_size(model_->context(), slot.id);
+  return llama_state_seq_get_size(model_->context(), slot.sequence);
 }
 
 bool HostStepper::copy_state(const Slot& slot, std::span<std::byte> to) {
   return llama_state_seq_get_data(model_->context(), reinterpret_cast<std::uint8_t*>(to.data()),
-                                  to.size(), slot.id) == to.size();
+                                  to.size(), slot.sequence) == to.size();
 }
 
 bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
@@ -130,11 +130,11 @@ bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
   const std::span<const std::byte> bytes = state.bytes();
   const std::size_t n_read = llama_state_seq_set_data(
       model_->context(), reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(),
-      slot.id);
+      slot.sequence);
   const llama_memory_t memory = llama_get_memory(model_->context());
   const auto n_tokens = static_cast<std::int32_t>(state.tokens.size());
   if (n_read != bytes.size() || n_tokens > n_ctx() ||
-      llama_memory_seq_pos_max(memory, slot.id) + 1 != n_tokens) {
+      llama_memory_seq_pos_max(memory, slot.sequence) + 1 != n_tokens) {
     return false;
   }
   slot.cells = state.tokens;
@@ -143,7 +143,8 @@ bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
 }
 
 void HostStepper::forget(Slot& slot) {
-  llama_memory_seq_rm(llama_get_memory(model_->context()), slot.id, -1, -1);
+  if (cells_.is_usable()) return cells_.discard(slot);
+  llama_memory_seq_rm(llama_get_memory(model_->context()), slot.sequence, -1, -1);
   slot.cells.clear();
 }
 
@@ -206,7 +207,7 @@ void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader) noexcep
 
 void HostStepper::add_decode(Slot& slot) noexcept {
   share_of(slot) = {.first = batch_.size(), .n = 1};
-  batch_.add(slot.next_token, slot.n_cells(), slot.id, true);
+  batch_.add(slot.next_token, slot.n_cells(), slot.sequence, true);
 }
 
 void HostStepper::add_prefill(Slot& slot) noexcept {
@@ -227,7 +228,7 @@ void HostStepper::add_prefill(Slot& slot) noexcept {
   share_of(slot) = {.first = batch_.size(), .n = n};
   for (std::int32_t i = begin; i < begin + n; ++i) {
     const bool is_last = is_prompt && i + 1 == n_known;
-    batch_.add(tokens[static_cast<std::size_t>(i)], i, slot.id, wants_all || is_last);
+    batch_.add(tokens[static_cast<std::size_t>(i)], i, slot.sequence, wants_all || is_last);
   }
 }
 
@@ -266,7 +267,7 @@ bool HostStepper::purge_idle(std::span<Slot> slots) {
 void HostStepper::run_share(Slot& slot, std::span<Slot> slots, EventPublisher& events) {
   Share& share = share_of(slot);
   // The failed batch may have left some of its tokens in the KV.
-  llama_memory_seq_rm(llama_get_memory(model_->context()), slot.id, slot.n_cells(), -1);
+  llama_memory_seq_rm(llama_get_memory(model_->context()), slot.sequence, slot.n_cells(), -1);
   share_batch_.copy(batch_, share.first, share.n);
   share.first = 0;
   const std::int32_t status = decode(share_batch_, slots);

@@ -16,6 +16,9 @@ class CellStore {
  public:
   static constexpr std::int32_t kNoTicket = -1;
   static constexpr std::int32_t kParkMin = 2;  // fewer cells are not worth it
+  // Cells that one call enters into the books or takes out of them: each takes a tenth of a
+  // microsecond, and nobody is to wait a millisecond for it.
+  static constexpr std::int32_t kBookCells = 4096;
 
   CellStore() = default;
   CellStore(const CellStore&) = delete;
@@ -39,14 +42,14 @@ class CellStore {
   // Cells of a part at most.
   [[nodiscard]] virtual std::int32_t n_part_max() const noexcept = 0;
 
-  // The slot's cells, at least kParkMin, belong to the ticket too: they stay when the slot drops
-  // them. kNoTicket: the store is full.
-  [[nodiscard]] virtual std::int32_t park(const Slot& slot) = 0;
-  // False: the cells were needed.
+  // The slot's cells, at least kParkMin, become the ticket's, and the slot holds none; nothing is
+  // copied. kNoTicket: the store is full.
+  [[nodiscard]] virtual std::int32_t park(Slot& slot) = 0;
+  // False: the cells were needed. No ticket is given twice.
   [[nodiscard]] virtual bool holds(std::int32_t ticket) const noexcept = 0;
-  // Its cells are free, but for those that a slot has too. kNoTicket: nothing happens.
+  // Its cells are free as soon as they are needed, or swept, but for those that a slot has too.
+  // kNoTicket: nothing happens.
   virtual void unpark(std::int32_t ticket) noexcept = 0;
-
   // The sequence whose cells are under the ticket.
   [[nodiscard]] virtual std::int32_t sequence_of(std::int32_t ticket) const noexcept = 0;
 
@@ -57,8 +60,26 @@ class CellStore {
   // are free; the slot is as before.
   [[nodiscard]] virtual bool restore_part(Slot& slot, std::span<const TokenId> tokens,
                                           std::span<const std::byte> part) = 0;
-  // The ticket's first cells become those of a slot that holds none.
+
+  // The ticket's cells of these tokens, kBookCells at most, become the slot's too. They follow
+  // those that it holds.
   virtual void lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) = 0;
+  // Some of the ticket's cells are a slot's too.
+  [[nodiscard]] virtual bool is_lent(std::int32_t ticket) const noexcept = 0;
+  // All cells of the ticket, which is not lent and ends here, become those of a slot that holds
+  // none.
+  virtual void give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) = 0;
+
+  // The slot's cells are free as soon as they are needed, or swept.
+  virtual void discard(Slot& slot) noexcept = 0;
+  // Frees cells of the slot beyond n_keep, the last ones first and kBookCells at most.
+  virtual void cut(Slot& slot, std::int32_t n_keep) noexcept = 0;
+  // Frees cells that are nobody's, kBookCells at most. False: there are none.
+  virtual bool sweep() noexcept = 0;
+
+  // Microseconds since the last call in which the step before went on: the next one would have
+  // waited for its end.
+  [[nodiscard]] virtual std::int64_t take_waited_us() noexcept { return 0; }
 
  protected:
   // A part is one allocation, and one turn must have room for it.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <utility>
 
 namespace unpaced {
 
@@ -19,29 +21,61 @@ std::int32_t LlamaCellStore::n_sequences(const llama_model* model, std::int32_t 
 }
 
 LlamaCellStore::LlamaCellStore(llama_context* context, std::int32_t n_slots)
-    : context_(context),
-      first_(n_slots),
-      part_(static_cast<llama_seq_id>(llama_n_seq_max(context)) - 1),
-      parked_(static_cast<std::size_t>(std::max(0, part_ - first_))) {}
+    : context_(context), part_(static_cast<llama_seq_id>(llama_n_seq_max(context)) - 1) {
+  for (llama_seq_id sequence = part_ - 1; sequence >= n_slots; --sequence) {
+    free_.push_back(sequence);
+  }
+  held_.reserve(free_.size());
+}
 
-bool LlamaCellStore::give_way() noexcept {
-  const auto oldest =
-      std::min_element(parked_.begin(), parked_.end(), [](const Parked& a, const Parked& b) {
-        return a.n > 0 && (b.n == 0 || a.number < b.number);
-      });
-  if (oldest == parked_.end() || oldest->n == 0) return false;
-  unpark(static_cast<std::int32_t>(oldest - parked_.begin()));
+const LlamaCellStore::Held* LlamaCellStore::find(std::int32_t ticket) const noexcept {
+  const auto found = std::ranges::find(held_, ticket, &Held::ticket);
+  return ticket == kNoTicket || found == held_.end() ? nullptr : &*found;
+}
+
+LlamaCellStore::Held* LlamaCellStore::find(std::int32_t ticket) noexcept {
+  return const_cast<Held*>(std::as_const(*this).find(ticket));
+}
+
+void LlamaCellStore::exchange(Slot& slot, std::int32_t ticket) noexcept {
+  held_.push_back({.sequence = slot.sequence, .ticket = ticket, .n = slot.n_cells()});
+  slot.sequence = free_.back();
+  free_.pop_back();
+  slot.cells.clear();
+}
+
+void LlamaCellStore::release(Held& held) noexcept {
+  llama_memory_seq_rm(memory(), held.sequence, -1, -1);
+  free_.push_back(held.sequence);
+  held_.erase(held_.begin() + (&held - held_.data()));
+}
+
+bool LlamaCellStore::sweep() noexcept {
+  const auto found = std::ranges::find(held_, kNoTicket, &Held::ticket);
+  if (found == held_.end()) return false;
+  if (found->n - found->n_swept <= kBookCells) {
+    release(*found);
+  } else {
+    const std::int32_t first = std::exchange(found->n_swept, found->n_swept + kBookCells);
+    llama_memory_seq_rm(memory(), found->sequence, first, found->n_swept);
+  }
   return true;
 }
 
-void LlamaCellStore::give_way_to(const Slot& slot) noexcept {
-  for (std::size_t i = 0; i < parked_.size(); ++i) {
-    if (parked_[i].n > 0 && parked_[i].slot == slot.id) unpark(static_cast<std::int32_t>(i));
-  }
+bool LlamaCellStore::give_way() noexcept {
+  if (sweep()) return true;
+  if (held_.empty()) return false;
+  held_.front().ticket = kNoTicket;
+  return sweep();
+}
+
+void LlamaCellStore::unpark_all() noexcept {
+  while (!held_.empty()) release(held_.back());
 }
 
 void LlamaCellStore::lose_all() noexcept {
-  for (Parked& parked : parked_) parked.n = 0;
+  for (const Held& held : held_) free_.push_back(held.sequence);
+  held_.clear();
 }
 
 std::int32_t LlamaCellStore::n_cells() const noexcept {
@@ -50,13 +84,11 @@ std::int32_t LlamaCellStore::n_cells() const noexcept {
 
 std::int32_t LlamaCellStore::n_parked() const noexcept {
   std::int32_t n = 0;
-  for (const Parked& parked : parked_) n += parked.n;
+  for (const Held& held : held_) n += held.ticket == kNoTicket ? 0 : held.n;
   return n;
 }
 
-bool LlamaCellStore::is_full() const noexcept {
-  return std::ranges::all_of(parked_, [](const Parked& parked) { return parked.n > 0; });
-}
+bool LlamaCellStore::is_full() const noexcept { return free_.empty(); }
 
 std::size_t LlamaCellStore::part_bytes(std::int32_t n) const noexcept {
   return head_bytes_ + cell_bytes_ * static_cast<std::size_t>(n);
@@ -66,7 +98,7 @@ std::size_t LlamaCellStore::part_bytes(std::int32_t n) const noexcept {
 void LlamaCellStore::measure(const Slot& slot) {
   if (cell_bytes_ > 0) return;
   const auto bytes_of = [&](llama_pos n) {
-    llama_memory_seq_cp(memory(), slot.id, part_, 0, n);
+    llama_memory_seq_cp(memory(), slot.sequence, part_, 0, n);
     const std::size_t n_bytes = llama_state_seq_get_size(context_, part_);
     llama_memory_seq_rm(memory(), part_, -1, -1);
     return n_bytes;
@@ -76,23 +108,32 @@ void LlamaCellStore::measure(const Slot& slot) {
   head_bytes_ = one - cell_bytes_;
 }
 
-std::int32_t LlamaCellStore::park(const Slot& slot) {
-  const auto free = std::ranges::find(parked_, 0, &Parked::n);
-  if (free == parked_.end()) return kNoTicket;
-  const auto ticket = static_cast<std::int32_t>(free - parked_.begin());
-  llama_memory_seq_cp(memory(), slot.id, sequence_of(ticket), -1, -1);
-  *free = {.n = slot.n_cells(), .slot = slot.id, .number = n_parks_++};
+std::int32_t LlamaCellStore::park(Slot& slot) {
+  if (free_.empty()) sweep();
+  if (free_.empty()) return kNoTicket;
+  const std::int32_t ticket = next_ticket_;
+  next_ticket_ = ticket == std::numeric_limits<std::int32_t>::max() ? 0 : ticket + 1;
+  exchange(slot, ticket);
   return ticket;
 }
 
-bool LlamaCellStore::holds(std::int32_t ticket) const noexcept {
-  return ticket >= 0 && parked_[static_cast<std::size_t>(ticket)].n > 0;
+void LlamaCellStore::unpark(std::int32_t ticket) noexcept {
+  Held* held = find(ticket);
+  if (held == nullptr) return;
+  held->ticket = kNoTicket;
+  if (held->n <= kBookCells) release(*held);
 }
 
-void LlamaCellStore::unpark(std::int32_t ticket) noexcept {
-  if (!holds(ticket)) return;
-  llama_memory_seq_rm(memory(), sequence_of(ticket), -1, -1);
-  parked_[static_cast<std::size_t>(ticket)].n = 0;
+void LlamaCellStore::discard(Slot& slot) noexcept {
+  if (slot.n_cells() > kBookCells && !free_.empty()) return exchange(slot, kNoTicket);
+  llama_memory_seq_rm(memory(), slot.sequence, -1, -1);
+  slot.cells.clear();
+}
+
+void LlamaCellStore::cut(Slot& slot, std::int32_t n_keep) noexcept {
+  const std::int32_t n = std::max(n_keep, slot.n_cells() - kBookCells);
+  llama_memory_seq_rm(memory(), slot.sequence, n, -1);
+  slot.cells.resize(static_cast<std::size_t>(n));
 }
 
 bool LlamaCellStore::copy_part(std::int32_t ticket, std::int32_t first, std::int32_t n,
@@ -113,7 +154,7 @@ bool LlamaCellStore::restore_part(Slot& slot, std::span<const TokenId> tokens,
   const bool fits = n_read == part.size() && llama_memory_seq_pos_min(memory(), part_) == first &&
                     llama_memory_seq_pos_max(memory(), part_) == first + n - 1;
   if (fits) {
-    llama_memory_seq_cp(memory(), part_, slot.id, -1, -1);
+    llama_memory_seq_cp(memory(), part_, slot.sequence, -1, -1);
     slot.cells.insert(slot.cells.end(), tokens.begin(), tokens.end());
   }
   llama_memory_seq_rm(memory(), part_, -1, -1);
@@ -121,9 +162,18 @@ bool LlamaCellStore::restore_part(Slot& slot, std::span<const TokenId> tokens,
 }
 
 void LlamaCellStore::lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) {
-  const auto n = static_cast<llama_pos>(tokens.size());
-  llama_memory_seq_cp(memory(), sequence_of(ticket), slot.id, 0, n);
+  Held& held = *find(ticket);
+  const std::int32_t first = slot.n_cells();
+  slot.cells.insert(slot.cells.end(), tokens.begin(), tokens.end());
+  llama_memory_seq_cp(memory(), held.sequence, slot.sequence, first, slot.n_cells());
+  held.is_lent = true;
+}
+
+void LlamaCellStore::give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) {
   slot.cells.assign(tokens.begin(), tokens.end());
+  Held& held = *find(ticket);
+  free_.push_back(std::exchange(slot.sequence, held.sequence));
+  held_.erase(held_.begin() + (&held - held_.data()));
 }
 
 }  // namespace unpaced

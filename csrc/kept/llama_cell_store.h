@@ -1,5 +1,6 @@
-// The cell store of every backend, by llama.h alone. Tickets are sequences beyond those of the
-// slots: which sequences a cell belongs to is bookkeeping, so parking copies nothing.
+// The cell store of every backend, by llama.h alone. There are more sequences than slots: to park
+// what a slot holds is to give the slot another sequence, whatever the number of cells. llama.cpp
+// keeps each sequence's cells in a tree, so to enter or remove n of them takes time for each.
 #pragma once
 
 #include <llama.h>
@@ -20,11 +21,12 @@ class LlamaCellStore final : public CellStore {
   LlamaCellStore(llama_context* context, std::int32_t n_slots);
 
   // False: the context has no sequences for it.
-  [[nodiscard]] bool is_usable() const noexcept { return !parked_.empty(); }
-  // Where cells run short: the ticket that is out for longest loses its own. False: none is out.
+  [[nodiscard]] bool is_usable() const noexcept { return held_.capacity() > 0; }
+  // Where cells run short: frees those that are nobody's, else those of the ticket that is out for
+  // longest; kBookCells at most. False: there are none.
   bool give_way() noexcept;
-  // The slot's cells are about to move: tickets that share them lose theirs.
-  void give_way_to(const Slot& slot) noexcept;
+  // Cells of a slot are about to move: tickets that share them lose theirs.
+  void unpark_all() noexcept;
   // The KV was cleared.
   void lose_all() noexcept;
 
@@ -37,34 +39,53 @@ class LlamaCellStore final : public CellStore {
   [[nodiscard]] std::int32_t n_part_max() const noexcept override {
     return part_cells_max(std::max<std::size_t>(cell_bytes_, 1));
   }
-  [[nodiscard]] std::int32_t park(const Slot& slot) override;
-  [[nodiscard]] bool holds(std::int32_t ticket) const noexcept override;
+  [[nodiscard]] std::int32_t park(Slot& slot) override;
+  [[nodiscard]] bool holds(std::int32_t ticket) const noexcept override {
+    return find(ticket) != nullptr;
+  }
   void unpark(std::int32_t ticket) noexcept override;
   [[nodiscard]] std::int32_t sequence_of(std::int32_t ticket) const noexcept override {
-    return first_ + ticket;
+    return find(ticket)->sequence;
   }
   [[nodiscard]] bool copy_part(std::int32_t ticket, std::int32_t first, std::int32_t n,
                                std::span<std::byte> to) override;
   [[nodiscard]] bool restore_part(Slot& slot, std::span<const TokenId> tokens,
                                   std::span<const std::byte> part) override;
   void lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override;
+  [[nodiscard]] bool is_lent(std::int32_t ticket) const noexcept override {
+    return find(ticket)->is_lent;
+  }
+  void give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override;
+  void discard(Slot& slot) noexcept override;
+  void cut(Slot& slot, std::int32_t n_keep) noexcept override;
+  bool sweep() noexcept override;
 
  private:
-  struct Parked {
-    std::int32_t n = 0;        // cells; 0: the ticket is not out
-    std::int32_t slot = -1;    // whose they were
-    std::uint64_t number = 0;  // counts park()
+  // A sequence that has cells and is no slot's.
+  struct Held {
+    llama_seq_id sequence;
+    std::int32_t ticket;  // kNoTicket: its cells are nobody's
+    std::int32_t n;       // cells
+    std::int32_t n_swept = 0;
+    bool is_lent = false;
   };
 
+  [[nodiscard]] const Held* find(std::int32_t ticket) const noexcept;
+  [[nodiscard]] Held* find(std::int32_t ticket) noexcept;
+  // The slot's sequence is held from now on, and it gets another one. The caller knows that there
+  // is one.
+  void exchange(Slot& slot, std::int32_t ticket) noexcept;
+  // Its cells are free, its sequence is for the next one.
+  void release(Held& held) noexcept;
   [[nodiscard]] llama_memory_t memory() const noexcept { return llama_get_memory(context_); }
 
   llama_context* const context_;
-  const llama_seq_id first_;
   // What part of a sequence is copied, or restored, is a sequence for that long: llama.h copies
   // whole ones.
   const llama_seq_id part_;
-  std::vector<Parked> parked_;  // by ticket
-  std::uint64_t n_parks_ = 0;
+  std::vector<Held> held_;          // the oldest first
+  std::vector<llama_seq_id> free_;  // sequences without cells
+  std::int32_t next_ticket_ = 0;
   std::size_t cell_bytes_ = 0;  // 0: not measured yet
   std::size_t head_bytes_ = 0;  // of a part, beside its cells
 };

@@ -40,6 +40,8 @@ class PromptCache {
                                               std::span<const TokenId> prompt,
                                               std::span<const float> lora_scales = {}) noexcept;
 
+  // The last one that was put.
+  [[nodiscard]] const KeptState& newest() const noexcept { return states_.back(); }
   // The oldest one whose cells are not all copied yet; null: there is none.
   [[nodiscard]] KeptState* unfinished() noexcept;
   [[nodiscard]] bool has_unfinished() const noexcept { return n_unfinished_ > 0; }

@@ -1,5 +1,5 @@
-// A seat for one request: its id is the llama.cpp sequence id, its cells are what that sequence's
-// KV holds. Decode thread only.
+// A seat for one request: its cells are what its llama.cpp sequence holds in the KV. Decode thread
+// only.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,9 @@ enum class SlotPhase : std::uint8_t {
 
 struct Slot {
   std::int32_t id = 0;
+  // The llama.cpp sequence that holds its cells: at first its id, another one where a CellStore has
+  // parked what it held.
+  std::int32_t sequence = 0;
   SlotPhase phase = SlotPhase::kIdle;
   // On loan from the front end while phase is not kIdle.
   RequestSpec* spec = nullptr;

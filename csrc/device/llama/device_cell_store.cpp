@@ -1,6 +1,7 @@
 #include "device/llama/device_cell_store.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace unpaced {
@@ -30,7 +31,13 @@ DeviceCellStore::DeviceCellStore(CellStore& books, LlamaBridge& bridge)
   cuda_check(cudaMemcpy(rows_.data(), host_rows_.data(), host_rows_.size() * sizeof(CellRows),
                         cudaMemcpyHostToDevice),
              "cudaMemcpy");
-  cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+  // Before the blocks of a step that is under way, as soon as one of those ends.
+  int lowest = 0;
+  int highest = 0;
+  cuda_check(cudaDeviceGetStreamPriorityRange(&lowest, &highest),
+             "cudaDeviceGetStreamPriorityRange");
+  cuda_check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest),
+             "cudaStreamCreate");
 }
 
 DeviceCellStore::~DeviceCellStore() {
@@ -38,9 +45,16 @@ DeviceCellStore::~DeviceCellStore() {
   cudaStreamDestroy(stream_);
 }
 
-std::int32_t DeviceCellStore::park(const Slot& slot) {
-  // A chunk of a prompt may still be on its way into the cells: its request was cancelled.
+void DeviceCellStore::await_context() {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
   bridge_.synchronize_context();
+  waited_us_ += std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin).count();
+}
+
+std::int32_t DeviceCellStore::park(Slot& slot) {
+  // A chunk of a prompt may still be on its way into the cells: its request was cancelled.
+  await_context();
   return books_.park(slot);
 }
 
@@ -58,8 +72,9 @@ bool DeviceCellStore::restore_part(Slot& slot, std::span<const TokenId> tokens,
   const auto n = static_cast<std::int32_t>(tokens.size());
   if (n > n_part_max_) return false;
   // What was computed last may still be on its way into cells that are free now.
-  bridge_.synchronize_context();
-  if (!bridge_.claim(slot.id, slot.n_cells(), tokens, std::span(cells_.data(), tokens.size()))) {
+  await_context();
+  if (!bridge_.claim(slot.sequence, slot.n_cells(), tokens,
+                     std::span(cells_.data(), tokens.size()))) {
     return false;
   }
   std::memcpy(packed_.data(), part.data(), part.size());

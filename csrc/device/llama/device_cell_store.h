@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <utility>
 #include <vector>
 
 #include "device/llama/cell_rows.h"
@@ -31,7 +32,7 @@ class DeviceCellStore final : public CellStore {
     return cell_bytes_ * static_cast<std::size_t>(n);
   }
   [[nodiscard]] std::int32_t n_part_max() const noexcept override { return n_part_max_; }
-  [[nodiscard]] std::int32_t park(const Slot& slot) override;
+  [[nodiscard]] std::int32_t park(Slot& slot) override;
   [[nodiscard]] bool holds(std::int32_t ticket) const noexcept override {
     return books_.holds(ticket);
   }
@@ -46,8 +47,22 @@ class DeviceCellStore final : public CellStore {
   void lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override {
     books_.lend(ticket, slot, tokens);
   }
+  [[nodiscard]] bool is_lent(std::int32_t ticket) const noexcept override {
+    return books_.is_lent(ticket);
+  }
+  void give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override {
+    books_.give_back(ticket, slot, tokens);
+  }
+  void discard(Slot& slot) noexcept override { books_.discard(slot); }
+  void cut(Slot& slot, std::int32_t n_keep) noexcept override { books_.cut(slot, n_keep); }
+  bool sweep() noexcept override { return books_.sweep(); }
+  [[nodiscard]] std::int64_t take_waited_us() noexcept override {
+    return std::exchange(waited_us_, 0);
+  }
 
  private:
+  // What was computed last is in its cells.
+  void await_context();
   void copy(RowCopy direction, std::int32_t n);
 
   CellStore& books_;
@@ -59,6 +74,7 @@ class DeviceCellStore final : public CellStore {
   PinnedArray<std::int32_t> cells_;
   PinnedArray<std::byte> packed_;
   cudaStream_t stream_ = nullptr;
+  std::int64_t waited_us_ = 0;
 };
 
 }  // namespace unpaced

@@ -52,7 +52,7 @@ bool DeviceStepper::try_launch(Slot& slot) {
   if (slot.spec->max_tokens >= 0) n = std::min(n, slot.spec->max_tokens - slot.n_decoded);
   if (n < 1) return false;  // the context is full: a step there would overwrite or skip a position
   bridge_.synchronize_context();
-  CellPlan plan = bridge_.plan(slot.id, n);
+  CellPlan plan = bridge_.plan(slot.sequence, n);
   if (plan.cells.empty()) return false;
 
   std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
@@ -135,7 +135,7 @@ void DeviceStepper::fly() {
 
 void DeviceStepper::upload_inputs(const Slot& slot, const CellPlan& plan, const Window& window) {
   const std::span<std::uint16_t> mask(mask_staging_.data(), static_cast<std::size_t>(window.n_kv));
-  bridge_.fill_mask(slot.id, slot.n_cells(), mask);
+  bridge_.fill_mask(slot.sequence, slot.n_cells(), mask);
   mask[static_cast<std::size_t>(plan.cells.front())] = 0;
   std::int64_t* staged = input_staging_.data();
   staged[0] = slot.next_token;

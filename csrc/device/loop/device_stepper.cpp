@@ -207,7 +207,7 @@ void DeviceStepper::take(const Progress& progress, EventPublisher& events) {
 void DeviceStepper::land() {
   const Slot& slot = *std::exchange(flight_.slot, nullptr);
   flight_.is_paused = false;
-  bridge_.commit(slot.id, flight_.position, flight_.plan, flight_.inputs);
+  bridge_.commit(slot.sequence, flight_.position, flight_.plan, flight_.inputs);
 }
 
 void DeviceStepper::stop_flight() noexcept {

@@ -73,7 +73,7 @@ void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<flo
   bridge_.synchronize_context();
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const std::int32_t position = slot.n_cells();
-    const CellPlan plan = bridge_.plan(slot.id, 1);
+    const CellPlan plan = bridge_.plan(slot.sequence, 1);
     if (plan.cells.empty()) throw std::runtime_error("self-test: no KV cell");
     const std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
     const std::int32_t n_kv = (n_used + kWindowCells - 1) / kWindowCells * kWindowCells;
@@ -92,7 +92,7 @@ void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<flo
           std::to_string(position));
     }
     const TokenId input = slot.next_token;
-    bridge_.commit(slot.id, position, plan, {&input, 1});
+    bridge_.commit(slot.sequence, position, plan, {&input, 1});
     slot.cells.push_back(input);
     slot.next_token = tokens[i + 1];
   }
@@ -131,7 +131,7 @@ void DeviceStepper::compare_tokens(Slot& slot, std::span<const TokenId> tokens) 
       slot.next_token = token;
     }
     flight_.slot = nullptr;
-    bridge_.commit(slot.id, flight_.position, flight_.plan, inputs);
+    bridge_.commit(slot.sequence, flight_.position, flight_.plan, inputs);
   }
   wait_for_stream();
   drawn_on_device_ = nullptr;
