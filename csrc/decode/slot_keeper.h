@@ -114,7 +114,9 @@ class SlotKeeper {
   PromptCache cache_;
   PartPool pool_;
   std::vector<Seating> seatings_;
-  std::int32_t n_part_ = 1;                                              // cells of the next part
+  std::int32_t n_part_ = 1;  // cells of the next part
+  // Cells that one part may have, as far as is known.
+  std::int32_t n_quick_ = std::numeric_limits<std::int32_t>::max();
   std::int64_t part_us_min_ = std::numeric_limits<std::int64_t>::max();  // of one cell
   bool is_swept_ = true;      // the store has no cells left that are nobody's
   std::int64_t turn_us_ = 0;  // spent since the last step

@@ -119,8 +119,9 @@ bool SlotKeeper::has_room(const CellStore& store, std::span<const Slot> slots,
   if (!cache_.has_unfinished()) return true;
   const RequestSpec& spec = *seating.slot->spec;
   if (spec.n_cache_reuse > 0) return false;  // its cells may move: what is parked of them first
-  // One part, which takes less than a millisecond, and low cells are free.
-  if (store.prefers_low_cells() && store.n_parked() <= n_part_) return false;
+  // One part's worth, which takes less than a millisecond, and low cells are free.
+  const std::int32_t n_quick = std::min(n_quick_, store.n_part_max());
+  if (store.prefers_low_cells() && store.n_parked() <= n_quick) return false;
   std::size_t n_needed = spec.prompt.size() + 1;
   for (const Slot& slot : slots) {
     if (&slot == seating.slot) continue;
@@ -173,8 +174,10 @@ void SlotKeeper::adapt(const CellStore& store, std::int64_t part_us) noexcept {
   part_us -= part_us_min_;
   if (part_us > kPartUs) {
     n_part_ = std::max(1, n_part_ / 2);
+    n_quick_ = n_part_;
   } else if (part_us < kPartUs / 2) {
     n_part_ = std::min(2 * n_part_, store.n_part_max());
+    n_quick_ = std::max(n_quick_, n_part_);
   }
 }
 

@@ -80,12 +80,29 @@ std::int32_t HostStepper::begin(Slot& slot) {
     llama_memory_seq_rm(memory, slot.sequence, -1, -1);
     n_cached = 0;
   }
+  if (n_cached == 0) begin_at_first_cell(slot);
   draw_of(slot).is_open = false;
   slot.cells.resize(static_cast<std::size_t>(n_cached));
   prefill_of(slot) = {.n_cached = n_cached, .n_told = n_cached};
   samplers_[static_cast<std::size_t>(slot.id)]->reset(
       spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt, spec.infill.get());
   return n_cached;
+}
+
+void HostStepper::begin_at_first_cell(const Slot& slot) noexcept {
+  llama_context* context = model_->context();
+  const llama_memory_t memory = llama_get_memory(context);
+  const auto n_sequences = static_cast<llama_seq_id>(llama_n_seq_max(context));
+  for (llama_seq_id sequence = 0; sequence < n_sequences; ++sequence) {
+    if (llama_memory_seq_pos_max(memory, sequence) >= 0) return;
+  }
+  if (model_->can_shift()) {
+    // Moves nothing, and has the search for free cells begin anew: clearing all of them takes
+    // longer.
+    llama_memory_seq_add(memory, slot.sequence, 0, -1, 1);
+  } else {
+    llama_memory_clear(memory, false);
+  }
 }
 
 std::int32_t HostStepper::reuse_cells(Slot& slot) {

@@ -94,6 +94,9 @@ class HostStepper final : public Stepper {
   void allot(std::span<Slot> slots);
   [[nodiscard]] CellClaim claim_of(const Slot& slot) noexcept;
   void give_up_cells(Slot& slot);
+  // Where nobody has cells the slot's are the first ones, in order: attention's sums depend on
+  // where the cells lie, and a request alone is to find what it would on a fresh server.
+  void begin_at_first_cell(const Slot& slot) noexcept;
   // Tokens of the prompt that the slot's cells hold already, moved to where they belong.
   [[nodiscard]] std::int32_t reuse_cells(Slot& slot);
   // A full slot drops the older part of its tokens.

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -278,3 +279,22 @@ def test_who_leaves_while_it_waits_for_cells_is_forgotten() -> None:
         server.until(lambda: server.metric("unpaced_engine_slots_active") == 1)
         first.join()
         assert server.complete(**long, n_predict=3)["timings"]["predicted_n"] == 3
+
+
+@pytest.mark.parametrize("flags", [[], ["-np", "1"], ["-np", "4", "-cram", "0"]])
+def test_a_request_alone_is_answered_as_on_a_fresh_server(flags: list[str]) -> None:
+    """Bit by bit, logprobs too: attention's sums depend on which cells hold what."""
+    body: dict[str, Any] = {"prompt": LONG, **GREEDY, "n_probs": 5, "cache_prompt": False}
+    random = Random(1)
+
+    def other(seed: int) -> dict[str, Any]:
+        prompt = [random.randrange(10, 900) for _ in range(random.randrange(1, 60))]
+        reuses = random.random() < 0.5
+        n_predict = random.randrange(1, 30)
+        return {"prompt": prompt, "n_predict": n_predict, "cache_prompt": reuses, "seed": seed}
+
+    with serving("-t", "1", "-tb", "1", "-c", "4096", *flags) as server:
+        fresh = server.complete(**body)["completion_probabilities"]
+        for _ in range(3):
+            ask_all(server, [other(seed) for seed in range(17)])
+            assert server.complete(**body)["completion_probabilities"] == fresh

@@ -420,6 +420,19 @@ TEST(on_the_cpu_a_newcomer_waits_for_one_part_of_a_copy_and_no_more) {
   }
 }
 
+// While parts are still small, as many as there are in the largest one.
+TEST(on_the_cpu_the_first_newcomer_waits_for_small_parts) {
+  for (const std::int32_t n_displaced : {500, 513}) {
+    Seats seats(1);
+    seats.stepper.store.is_on_cpu = true;
+    seats.end(0, prompt_of(n_displaced));
+    RequestSpec newcomer = spec_of(prompt_of(50, 5000));
+    seats.submit(0, newcomer);
+    CHECK(seats.turn(0));
+    CHECK_EQ(seats.stepper.store.parked.empty(), n_displaced == 500);
+  }
+}
+
 // --- books -----------------------------------------------------------------------------------
 
 TEST(what_a_newcomer_shares_with_its_slot_is_lent_a_few_cells_at_a_time) {
