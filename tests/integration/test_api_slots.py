@@ -267,7 +267,7 @@ def test_prompts_of_more_than_half_the_context_wait_for_one_another() -> None:
 
 def test_who_leaves_while_it_waits_for_cells_is_forgotten() -> None:
     with serving("-t", "1", "-tb", "1", "-c", "512") as server:
-        long = {"prompt": [5] * 300, "temperature": 0, "ignore_eos": True}
+        long: dict[str, Any] = {"prompt": [5] * 300, "temperature": 0, "ignore_eos": True}
         first = threading.Thread(target=lambda: server.complete(**long, n_predict=200))
         first.start()
         server.until(lambda: server.metric("unpaced_engine_slots_active") == 1)
