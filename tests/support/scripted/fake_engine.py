@@ -71,6 +71,7 @@ class FakeSequence:
         self.is_cancelled = False
         self.n_thoughts_ended = 0
         self.n_decoded = 0
+        self.n_cached = 0
         self.n_framed = 0  # tokens that were no events
         self._framed: tuple[TokenFrames, Callable[[], None]] | None = None
         self.stream = TokenStream(
@@ -82,6 +83,7 @@ class FakeSequence:
 
     def start(self, n_cached: int = 0) -> None:
         n_prompt = len(self.request.prompt)
+        self.n_cached = n_cached
         self._push(FakeEvent(kind=EventKind.STARTED, n_prompt=n_prompt, n_cached=n_cached))
 
     def frame(self, request_id: int, frames: TokenFrames, listener: Callable[[], None]) -> None:
@@ -101,7 +103,14 @@ class FakeSequence:
     def prefill(self, n_processed: int | None = None) -> None:
         n_prompt = len(self.request.prompt)
         n = n_prompt if n_processed is None else n_processed
-        self._push(FakeEvent(kind=EventKind.PREFILL, n_prompt=n_prompt, n_processed=n))
+        self._push(
+            FakeEvent(
+                kind=EventKind.PREFILL,
+                n_prompt=n_prompt,
+                n_cached=self.n_cached,
+                n_processed=n,
+            )
+        )
 
     def prompt_logprob(self, token: int, logprob: float, top: list[tuple[int, float]]) -> None:
         self._push(
