@@ -41,6 +41,7 @@ void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
   const std::int64_t limit_us =
       begin_us - turn_us_ + (seatings_.empty() ? kTurnUs : kSeatingTurnUs);
   drop_lost(*store);
+  pool_.tidy();  // always: under a load without a pause there is no other time
   bool is_busy = true;
   for (bool is_over = false; is_busy && !is_over; is_over |= steady_us() >= limit_us) {
     is_busy = false;

@@ -16,7 +16,8 @@ namespace unpaced {
 // Bytes of cells that follow one another; what is in them is between a stepper and itself.
 struct StatePart {
   std::unique_ptr<std::byte[]> data;
-  std::size_t n_bytes = 0;
+  std::size_t capacity = 0;  // bytes of `data`
+  std::size_t n_bytes = 0;   // of them in use
   std::int32_t n_cells = 0;
 
   [[nodiscard]] std::span<std::byte> bytes() noexcept { return {data.get(), n_bytes}; }

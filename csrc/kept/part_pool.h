@@ -2,7 +2,10 @@
 // giving it back as much again.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <new>
@@ -18,39 +21,56 @@ class PartPool {
   // What is beyond is freed by tidy().
   static constexpr std::size_t kSpareBytes = std::size_t{32} << 20U;
 
-  // Throws std::bad_alloc. Not zeroed: every byte is written over.
+  // Throws std::bad_alloc. Not zeroed: every byte is written over. A state's last part has any
+  // size, so memory is taken in a few sizes, and twice what is needed will do: what is put back is
+  // used.
   [[nodiscard]] StatePart take(std::size_t n_bytes, std::int32_t n_cells) {
-    for (auto it = spare_.begin(); it != spare_.end(); ++it) {
-      if (it->n_bytes != n_bytes) continue;
-      StatePart part = std::move(*it);
-      spare_.erase(it);
-      n_spare_bytes_ -= n_bytes;
-      part.n_cells = n_cells;
-      return part;
-    }
-    return {.data = std::make_unique_for_overwrite<std::byte[]>(n_bytes),
-            .n_bytes = n_bytes,
-            .n_cells = n_cells};
+    const auto fits = [n_bytes](const StatePart& part) {
+      return part.capacity >= n_bytes && part.capacity / 2 <= n_bytes;
+    };
+    const auto found = std::find_if(spare_.begin(), spare_.end(), fits);
+    if (found == spare_.end()) return fresh(n_bytes, n_cells);
+    StatePart part = std::move(*found);
+    spare_.erase(found);
+    n_spare_bytes_ -= part.capacity;
+    part.n_bytes = n_bytes;
+    part.n_cells = n_cells;
+    return part;
   }
 
   void put(StatePart part) noexcept {
-    const std::size_t n_bytes = part.n_bytes;
+    const std::size_t capacity = part.capacity;
     try {
       spare_.push_back(std::move(part));
-      n_spare_bytes_ += n_bytes;
+      n_spare_bytes_ += capacity;
     } catch (const std::bad_alloc&) {  // then it goes at once
     }
   }
 
+  [[nodiscard]] std::size_t n_spare_bytes() const noexcept { return n_spare_bytes_; }
   [[nodiscard]] bool is_tidy() const noexcept { return n_spare_bytes_ <= kSpareBytes; }
   // Frees the one that lies here for longest, if there are too many.
   void tidy() noexcept {
     if (is_tidy()) return;
-    n_spare_bytes_ -= spare_.front().n_bytes;
+    n_spare_bytes_ -= spare_.front().capacity;
     spare_.pop_front();
   }
 
  private:
+  // Four sizes between two powers of two.
+  static constexpr std::size_t capacity_of(std::size_t n_bytes) noexcept {
+    const std::size_t step = std::max<std::size_t>(std::bit_floor(n_bytes) / 4, 1);
+    return (n_bytes + step - 1) / step * step;
+  }
+
+  static StatePart fresh(std::size_t n_bytes, std::int32_t n_cells) {
+    const std::size_t capacity = capacity_of(n_bytes);
+    return {.data = std::make_unique_for_overwrite<std::byte[]>(capacity),
+            .capacity = capacity,
+            .n_bytes = n_bytes,
+            .n_cells = n_cells};
+  }
+
   std::deque<StatePart> spare_;
   std::size_t n_spare_bytes_ = 0;
 };
