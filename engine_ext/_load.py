@@ -42,6 +42,7 @@ def load_native() -> ModuleType:
             f"the native libraries cannot be loaded ({error}): {_remedy(str(error))}"
         ) from error
     native.install_log_sink(LOG_WARN)
+    native.install_abort_handler()
     _check_version(importlib.metadata.version("llama-cpp-python"))
     _check_commit(native)
     if llama_cpp is not None:

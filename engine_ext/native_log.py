@@ -34,15 +34,19 @@ class NativeLog:
     Nobody waits for them: of each target at most `max_bytes` of lines wait, and what comes then is
     dropped and counted. `level`: the libraries' lines from this one on are shown, on standard error
     and in the file; llama.cpp's own "info" counts as "debug"; None: none is. A SIGBUS is explained
-    before it ends the process. For once a process, before an engine is made. Raises: KeyError for
-    another level.
+    before it ends the process. An abort within the native libraries, once the engine's clients are
+    told, ends the process with `abort_status`; None: with SIGABRT. For once a process, before an
+    engine is made. Raises: KeyError for another level.
     """
 
-    def __init__(self, level: str | None, *, max_bytes: int) -> None:
+    def __init__(
+        self, level: str | None, *, max_bytes: int, abort_status: int | None = None
+    ) -> None:
         self._native = load_native()
         self._native.queue_log(max_bytes)
         self._native.install_log_sink(_LEVELS[level])
         self._native.explain_lost_pages()
+        self._native.set_abort_status(abort_status or 0)
 
     def write(self, target: LogTarget, text: str) -> int:
         """Lines, ended. How many were dropped since the last that was not; -1: these are."""

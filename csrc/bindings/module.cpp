@@ -13,6 +13,7 @@
 #include "base/json_shape.h"
 #include "base/time_slice.h"
 #include "bindings/python.h"
+#include "log/abort_handler.h"
 #include "log/log_sink.h"
 #include "vocabulary/chat_format.h"
 
@@ -68,6 +69,8 @@ NB_MODULE(_native, m) {
   m.def(
       "install_log_sink", [](int min_level) { install_log_sink(static_cast<LogLevel>(min_level)); },
       "min_level"_a);
+  m.def("install_abort_handler", &install_abort_handler);
+  m.def("set_abort_status", &set_abort_status, "status"_a);
   m.def("explain_lost_pages", &explain_lost_pages);
   m.def("queue_log", &queue_log, "max_bytes"_a);
   m.def("set_log_file", &set_log_file, "file"_a);

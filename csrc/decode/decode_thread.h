@@ -38,8 +38,8 @@ struct DecodeThreadOptions {
   // Tokens that come faster than this share a wake-up of the front end. Microseconds; 0: every step
   // wakes it.
   std::int64_t wake_interval_us = 0;
-  // An abort within ggml waits so long for the front end, which tells the clients and ends the
-  // process.
+  // An abort within ggml, on any thread but the front end's, waits so long for the front end, which
+  // tells the clients and ends the process; not so long for one that does not call abandon().
   std::chrono::microseconds abort_grace = std::chrono::seconds(20);
   std::vector<int> cores;  // to pin to; empty: not pinned
 };
@@ -161,7 +161,8 @@ class DecodeThread {
   std::atomic<bool> sleeping_{false};
   std::atomic<std::int64_t> expected_until_us_{0};
   std::atomic<bool> abandoned_{false};
-  std::atomic<std::uint32_t> ended_{0};  // 1: the thread's last act; a futex
+  std::atomic<bool> has_aborted_{false};  // some thread, which then never goes on
+  std::atomic<std::uint32_t> ended_{0};   // 1: the thread's last act; a futex
   std::atomic<EngineState> state_{EngineState::kNew};
   std::atomic<std::int32_t> n_ctx_{0};
   EventPublisher publisher_;
@@ -176,7 +177,7 @@ class DecodeThread {
   std::unique_ptr<Stepper> stepper_;
   mutable std::atomic_flag error_lock_;  // taken only where something has already gone wrong
   std::string error_;
-  std::thread::id id_;     // set by the thread itself
+  std::thread::id front_end_;
   std::mutex life_mutex_;  // guards thread_ once it runs
   std::thread thread_;
 };

@@ -10,13 +10,18 @@
 #include "base/futex.h"
 #include "base/heap_reserve.h"
 #include "decode/decode_thread.h"
-#include "log/log_sink.h"
+#include "log/abort_handler.h"
 
 namespace unpaced {
 namespace {
 
 // Many times what llama_decode was seen to need at once beside its buffers.
 constexpr std::size_t kHeapBytes = 16UL << 20U;
+// A front end that has not heard of an abort by then does not listen: it may itself wait for the
+// thread that aborts. The server looks once a second.
+constexpr std::chrono::seconds kUnheard{5};
+constexpr std::chrono::milliseconds kListening{20};
+
 // A lost stepper is not to be destroyed, at the process's end neither.
 void keep_for_ever(std::unique_ptr<Stepper> stepper) {
   static auto* kept = new std::vector<Stepper*>;  // NOLINT: known to who looks for leaks
@@ -27,6 +32,7 @@ void keep_for_ever(std::unique_ptr<Stepper> stepper) {
 
 void DecodeThread::start(StepperFactory make_stepper) {
   state_.store(EngineState::kLoading, std::memory_order_release);
+  front_end_ = std::this_thread::get_id();
   thread_ = std::thread([this, make = std::move(make_stepper)] { run(make); });
 }
 
@@ -44,6 +50,7 @@ bool DecodeThread::stop_within(std::chrono::nanoseconds limit) noexcept {
   if (state_.load(std::memory_order_acquire) == EngineState::kNew) return true;
   // acquire: pairs with run().
   while (ended_.load(std::memory_order_acquire) == 0) {
+    if (has_aborted_.load(std::memory_order_acquire)) return false;
     const std::chrono::nanoseconds left = limit - (Clock::now() - begin);
     if (left <= std::chrono::nanoseconds::zero()) return false;
     futex_wait(ended_, 0, std::min<std::chrono::nanoseconds>(left, std::chrono::hours(1)));
@@ -69,7 +76,9 @@ bool DecodeThread::abandon(const char* why) noexcept {
 
 EngineState DecodeThread::state() const noexcept {
   // acquire: what was written before the state changed (n_ctx, error) is visible.
-  if (abandoned_.load(std::memory_order_acquire)) return EngineState::kFailed;
+  const bool is_over =
+      abandoned_.load(std::memory_order_acquire) || has_aborted_.load(std::memory_order_acquire);
+  if (is_over) return EngineState::kFailed;
   return state_.load(std::memory_order_acquire);
 }
 
@@ -106,7 +115,7 @@ void DecodeThread::record_error(const char* what) noexcept {
 }
 
 void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
-  id_ = std::this_thread::get_id();
+  set_abort_context({&DecodeThread::describe_for_abort, &DecodeThread::hold_abort}, this);
   // Inherited by the threads that the factory makes: ggml's workers.
   pthread_setname_np(pthread_self(), "ggml");
   try {
@@ -121,11 +130,9 @@ void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
     }
     counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
     n_ctx_.store(stepper_->n_ctx(), std::memory_order_release);
-    set_abort_context({&DecodeThread::describe_for_abort, &DecodeThread::hold_abort}, this);
     state_.store(EngineState::kReady, std::memory_order_release);
     publisher_.flush();
     loop();
-    set_abort_context({}, nullptr);
     // acquire: pairs with abandon().
     if (is_lost_ || abandoned_.load(std::memory_order_acquire)) {
       keep_for_ever(std::move(stepper_));
@@ -143,19 +150,28 @@ void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
     state_.store(EngineState::kFailed, std::memory_order_release);
   }
   publisher_.flush();
+  set_abort_context({}, nullptr);
   // release: pairs with stop_within() and abandon().
   ended_.store(1, std::memory_order_release);
   futex_wake(ended_);
 }
 
 void DecodeThread::hold_abort(void* self, const char* message) {
+  using Clock = std::chrono::steady_clock;
   auto* thread = static_cast<DecodeThread*>(self);
-  // Of another thread nobody knows who waits for it: the front end may.
-  if (std::this_thread::get_id() != thread->id_) return;
+  // The front end itself: nobody else could tell the clients.
+  if (std::this_thread::get_id() == thread->front_end_) return;
   thread->record_error(message);
-  thread->state_.store(EngineState::kFailed, std::memory_order_release);
+  // release: pairs with state().
+  thread->has_aborted_.store(true, std::memory_order_release);
   thread->reader_wakeup_.notify();
-  std::this_thread::sleep_for(thread->options_.abort_grace);
+  const auto begin = Clock::now();
+  const auto unheard = std::min<Clock::duration>(kUnheard, thread->options_.abort_grace);
+  while (!thread->abandoned_.load(std::memory_order_acquire)) {
+    if (Clock::now() - begin > unheard) return;
+    std::this_thread::sleep_for(kListening);
+  }
+  std::this_thread::sleep_until(begin + thread->options_.abort_grace);
 }
 
 int DecodeThread::describe_for_abort(const void* self, char* text, int size) {

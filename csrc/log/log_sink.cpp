@@ -1,8 +1,6 @@
 #include "log/log_sink.h"
 
-#include <ggml.h>
 #include <llama.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,17 +14,11 @@ namespace {
 
 std::atomic<int> min_level{static_cast<int>(LogLevel::kWarn)};
 std::atomic<int> log_file{-1};
-std::atomic<DescribeAbort> describe_abort{nullptr};
-std::atomic<HoldAbort> hold_abort{nullptr};
-std::atomic<void*> abort_owner{nullptr};
 
 // A failed load logs a handful of lines; the bound only guards against a runaway.
 constexpr std::size_t kMaxErrorBytes = 4096;
 thread_local bool capturing = false;
 thread_local std::string captured;
-
-// How long a process that ends waits for whoever should read its last words.
-constexpr int kLastWordsMs = 1000;
 
 // Never destroyed: their threads may be at work when the process ends.
 LogWriter& writer_of(LogTarget target) noexcept {
@@ -35,17 +27,14 @@ LogWriter& writer_of(LogTarget target) noexcept {
   return *writers[static_cast<int>(target)];
 }
 
+// How long a process that ends waits for whoever should read its last words.
+constexpr int kLastWordsMs = 1000;
+
 constexpr LogTarget kTargets[] = {LogTarget::kStderr, LogTarget::kStdout, LogTarget::kFile};
 
 void write_lines(std::string_view text) noexcept {
   writer_of(LogTarget::kStderr).write(text);
   writer_of(LogTarget::kFile).write(text);
-}
-
-void write_last_words(std::string_view text) noexcept {
-  write_text(STDERR_FILENO, text, kLastWordsMs);
-  // relaxed: set before there is anything to say.
-  write_text(log_file.load(std::memory_order_relaxed), text, kLastWordsMs);
 }
 
 LogLevel from_ggml(ggml_log_level level) noexcept {
@@ -93,44 +82,17 @@ void on_log(ggml_log_level level, const char* text, void* /*user*/) {
   }
 }
 
-void on_abort(const char* message) {
-  flush_log(std::chrono::milliseconds(kLastWordsMs));
-  write_last_words("unpaced: fatal error in llama.cpp: ");
-  write_last_words(message);
-  write_last_words("\n");
-  // acquire: pairs with set_abort_context, which stores the owner first.
-  if (const DescribeAbort describe = describe_abort.load(std::memory_order_acquire)) {
-    char text[1024];
-    const int n = describe(abort_owner.load(std::memory_order_relaxed), text, sizeof(text));
-    if (n > 0) write_last_words({text, static_cast<std::size_t>(n)});
-  }
-  if (const HoldAbort hold = hold_abort.load(std::memory_order_acquire)) {
-    hold(abort_owner.load(std::memory_order_relaxed), message);
-  }
-}
-
-// Async-signal-safe. Returning repeats the access, with the default action in place.
-void on_lost_page(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  if (info->si_code != BUS_ADRERR) return;
-  write_last_words(
-      "unpaced: fatal: a part of a file in memory is gone: the model file was shortened or its "
-      "disk failed while it was in use (SIGBUS). Replace a model by renaming another over it, or "
-      "start with --no-mmap.\n");
-}
-
 }  // namespace
 
-void explain_lost_pages() noexcept {
-  struct sigaction action = {};
-  action.sa_sigaction = on_lost_page;
-  action.sa_flags = SA_SIGINFO | SA_RESETHAND;  // the second time it ends the process
-  ::sigaction(SIGBUS, &action, nullptr);
+void write_last_words(std::string_view text) noexcept {
+  write_text(STDERR_FILENO, text, kLastWordsMs);
+  // relaxed: set before there is anything to say.
+  write_text(log_file.load(std::memory_order_relaxed), text, kLastWordsMs);
 }
 
 void install_log_sink(LogLevel level) {
   min_level.store(static_cast<int>(level), std::memory_order_relaxed);
   llama_log_set(on_log, nullptr);
-  ggml_set_abort_callback(on_abort);
 }
 
 void queue_log(std::size_t max_bytes) {
@@ -165,20 +127,15 @@ ErrorCapture::ErrorCapture() noexcept {
 
 ErrorCapture::~ErrorCapture() { capturing = false; }
 
+std::string ErrorCapture::take_all() { return std::exchange(captured, {}); }
+
 std::string ErrorCapture::take() {
-  const std::string lines = std::exchange(captured, {});
+  const std::string lines = take_all();
   // relaxed: a filter, orders nothing.
   if (min_level.load(std::memory_order_relaxed) <= static_cast<int>(LogLevel::kDebug)) {
     write_lines(lines);
   }
   return cause_of(lines);
-}
-
-void set_abort_context(const AbortContext& context, void* owner) noexcept {
-  abort_owner.store(owner, std::memory_order_relaxed);
-  // release: the owner above is visible to whoever sees these pointers.
-  describe_abort.store(context.describe, std::memory_order_release);
-  hold_abort.store(context.hold, std::memory_order_release);
 }
 
 }  // namespace unpaced

@@ -33,6 +33,10 @@ std::int64_t write_log(LogTarget target, std::string_view text) noexcept;
 // Texts that were dropped because too many waited, of all targets.
 [[nodiscard]] std::uint64_t count_dropped_log() noexcept;
 
+// Of a process that ends: to standard error and the file, after whatever waits where the caller has
+// flushed it. Async-signal-safe.
+void write_last_words(std::string_view text) noexcept;
+
 // Whether everything has been written within `limit`, for each target.
 bool flush_log(std::chrono::milliseconds limit) noexcept;
 
@@ -46,25 +50,8 @@ class ErrorCapture {
   ErrorCapture& operator=(const ErrorCapture&) = delete;
   // What the lines so far say, in one sentence: the first one. All of them go to a debug log.
   [[nodiscard]] static std::string take();
+  // The lines so far as they are.
+  [[nodiscard]] static std::string take_all();
 };
-
-// From now on the process says what SIGBUS means before that ends it: a model file that became
-// shorter than what is mapped of it cannot be survived.
-void explain_lost_pages() noexcept;
-
-// What the abort handler reports besides ggml's own message. Returns the characters written into
-// `text`; must be async-signal-safe.
-using DescribeAbort = int (*)(const void* owner, char* text, int size);
-// Called on the aborting thread after everything was said; when it returns, the process aborts.
-using HoldAbort = void (*)(void* owner, const char* message);
-
-struct AbortContext {
-  DescribeAbort describe = nullptr;
-  HoldAbort hold = nullptr;
-};
-
-// The engine whose state a GGML abort shall name, and who may wait with it; empty to clear. One
-// engine a process.
-void set_abort_context(const AbortContext& context, void* owner) noexcept;
 
 }  // namespace unpaced

@@ -48,7 +48,9 @@ class ServerProcess:
 
     def __init__(self, settings: Settings, listeners: Listeners) -> None:
         native_level = None if settings.log_disable else settings.level
-        self._native_log = NativeLog(native_level, max_bytes=settings.log_queue_bytes)
+        self._native_log = NativeLog(
+            native_level, max_bytes=settings.log_queue_bytes, abort_status=ENGINE_LOST
+        )
         configure_logs(settings, self._native_log)
         self._settings = settings
         self._open_log_file()

@@ -1,5 +1,5 @@
-// The tests of the decode thread alone have no ggml that could abort: log_sink.cpp is not linked.
-#include "log/log_sink.h"
+// The tests of the decode thread alone have no ggml that could abort: abort_handler.cpp is not linked.
+#include "log/abort_handler.h"
 
 namespace unpaced {
 
