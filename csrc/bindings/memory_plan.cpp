@@ -27,6 +27,7 @@ nb::dict plan_to_dict(const EngineConfig& config) {
     entry["model_bytes"] = use.model_bytes;
     entry["context_bytes"] = use.context_bytes;
     entry["compute_bytes"] = use.compute_bytes;
+    entry["loop_bytes"] = use.loop_bytes;
     uses.append(entry);
   }
   nb::dict made;

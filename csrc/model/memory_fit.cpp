@@ -16,7 +16,8 @@ struct Share {
 };
 
 std::int64_t total_of(const MemoryUse& use) {
-  return static_cast<std::int64_t>(use.model_bytes + use.context_bytes + use.compute_bytes);
+  return static_cast<std::int64_t>(use.model_bytes + use.context_bytes + use.compute_bytes +
+                                   use.loop_bytes);
 }
 
 class Fitting {
@@ -41,6 +42,7 @@ class Fitting {
   }
 
  private:
+  static constexpr int kTries = 4;
   static constexpr std::int64_t kMostCells = std::numeric_limits<std::int32_t>::max();
 
   MemoryPlan plan_with_context(std::int64_t n_ctx) {
@@ -83,10 +85,22 @@ class Fitting {
                        [](const Share& share) { return share.used <= share.limit; });
   }
 
-  // Between two sizes memory grows in proportion.
   void fit_context(const MemoryPlan& whole, std::int64_t n_min, std::int64_t n_max) {
-    const std::vector<Share> most = shares(whole);
     const std::vector<Share> least = shares(plan_with_context(n_min));
+    std::int64_t n_ctx = n_max;
+    // Between two sizes memory grows in proportion, but for what has a limit: it grows faster then.
+    MemoryPlan plan = whole;
+    for (int i = 0; i < kTries && n_ctx > n_min && !fits(plan); ++i) {
+      n_ctx = largest_context(least, shares(plan), n_min, n_ctx);
+      plan = plan_with_context(n_ctx);
+    }
+    change_ =
+        "the context is " + std::to_string(n_ctx) + " tokens instead of " + std::to_string(n_max);
+  }
+
+  // That fits, if `n_min` takes `least` and `n_max` takes `most`.
+  std::int64_t largest_context(const std::vector<Share>& least, const std::vector<Share>& most,
+                               std::int64_t n_min, std::int64_t n_max) const {
     const std::int64_t step = kCellsPerStep * (asked_.kv_unified ? 1 : asked_.n_slots);
     std::int64_t n_ctx = n_max;
     for (std::size_t i = 0; i < std::min(most.size(), least.size()); ++i) {
@@ -97,9 +111,7 @@ class Fitting {
       const auto cells = static_cast<std::int64_t>(static_cast<double>(n_max - n_min) * part);
       n_ctx = std::min(n_ctx, n_min + cells);
     }
-    config_.n_ctx = static_cast<std::int32_t>(std::max(n_min, n_ctx - n_ctx % step));
-    change_ = "the context is " + std::to_string(config_.n_ctx) + " tokens instead of " +
-              std::to_string(n_max);
+    return std::max(n_min, n_ctx - n_ctx % step);
   }
 
   // As many layers on the devices as they hold: the fewer there are, the less they take.

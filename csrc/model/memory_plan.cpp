@@ -3,10 +3,13 @@
 // Of llama.cpp's sources: no public header says what a context takes.
 #include <llama-ext.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 
 #include "log/log_sink.h"
+#include "model/decode_loop.h"
+#include "model/loop_memory.h"
 #include "model/model.h"
 
 namespace unpaced {
@@ -30,6 +33,44 @@ MemoryUse use_of(ggml_backend_buffer_type_t type, const llama_memory_breakdown_d
   use.context_bytes = data.context;
   use.compute_bytes = data.compute;
   return use;
+}
+
+#ifdef UNPACED_CUDA
+constexpr bool kHasLoop = true;
+#else
+constexpr bool kHasLoop = false;
+#endif
+
+// The device whose loop would serve this plan, as far as can be told without loading; null: none.
+MemoryUse* device_of_loop(MemoryPlan& plan, const EngineConfig& config) {
+  if (!kHasLoop || config.decode_loop == static_cast<std::int32_t>(DecodeLoop::kHost) ||
+      config.n_gpu_layers == 0 || !device_loop_obstacle(config.options).empty()) {
+    return nullptr;
+  }
+  MemoryUse* device = nullptr;
+  for (MemoryUse& use : plan.uses) {
+    if (use.is_host && use.model_bytes + use.context_bytes == 0) continue;
+    if (use.device_name != "CUDA0") return nullptr;  // the loop's only one
+    device = &use;
+  }
+  return device;
+}
+
+void add_loop(MemoryPlan& plan, const EngineConfig& config, std::int32_t n_vocab) {
+  MemoryUse* device = device_of_loop(plan, config);
+  if (device == nullptr) return;
+  const std::int32_t n_streams = config.kv_unified ? 1 : config.n_slots;
+  const LoopMemory loop =
+      loop_memory({.n_layer = plan.n_layer,
+                   .n_vocab = n_vocab,
+                   .n_cells = static_cast<std::int32_t>(plan.n_ctx) / std::max(1, n_streams),
+                   .n_streams = n_streams});
+  device->loop_bytes = loop.device;
+  for (MemoryUse& use : plan.uses) {
+    if (!use.is_host) continue;
+    use.loop_bytes = loop.host;
+    break;
+  }
 }
 
 }  // namespace
@@ -58,6 +99,7 @@ MemoryPlan plan_memory(const EngineConfig& config) {
   char description[256] = {};
   llama_model_desc(model.get(), description, sizeof(description));
   plan.description = description;
+  add_loop(plan, config, llama_vocab_n_tokens(llama_model_get_vocab(model.get())));
   return plan;
 }
 

@@ -18,6 +18,7 @@ struct MemoryUse {
   std::size_t model_bytes = 0;
   std::size_t context_bytes = 0;
   std::size_t compute_bytes = 0;
+  std::size_t loop_bytes = 0;  // of the GPU's decode loop; see loop_memory.h
 };
 
 struct MemoryPlan {

@@ -20,7 +20,10 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """One kind of memory; `device` describes a GPU, empty for the host's."""
+    """One kind of memory; `device` describes a GPU, empty for the host's.
+
+    `loop_bytes`: of the GPU's decode loop, beside what llama.cpp lays out.
+    """
 
     buffer_type: str
     device: str
@@ -28,11 +31,12 @@ class MemoryUse:
     model_bytes: int
     context_bytes: int
     compute_bytes: int
+    loop_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
         """All of it."""
-        return self.model_bytes + self.context_bytes + self.compute_bytes
+        return self.model_bytes + self.context_bytes + self.compute_bytes + self.loop_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,18 +22,19 @@ def _lines(settings: Settings, plan: MemoryPlan) -> list[str]:
     build = read_build_info()
     train = f", trained with {plan.n_ctx_train}" if plan.n_ctx != plan.n_ctx_train else ""
     slots = f"{settings.n_slots} x {plan.n_ctx_slot}" if settings.n_slots > 1 else "1 slot"
-    rows = [("memory", "weights", "KV cache", "computing", "together (MiB)")]
+    rows = [("memory", "weights", "KV cache", "computing", "token loop", "together (MiB)")]
     rows += [
         (
             f"{use.buffer_type}{f' ({use.device})' if use.device else ''}",
             _mib(use.model_bytes),
             _mib(use.context_bytes),
             _mib(use.compute_bytes),
+            _mib(use.loop_bytes),
             _mib(use.total_bytes),
         )
         for use in plan.uses
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     table = [
         "  ".join(
             cell.ljust(width) if i == 0 else cell.rjust(width)
@@ -52,8 +53,7 @@ def _lines(settings: Settings, plan: MemoryPlan) -> list[str]:
         *table,
         "",
         "Nothing was loaded. What comes on top: the process itself, and in GPU builds the driver's",
-        "context and the token loop's graphs. Weights mapped from the file count once for all that",
-        "map them.",
+        "context. Weights mapped from the file count once for all that map them.",
     ]
 
 

@@ -3,6 +3,7 @@
 // host.
 #include "model/memory_fit.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "check.h"
@@ -72,6 +73,23 @@ TEST(the_context_becomes_as_large_as_fits) {
   CHECK(fitted.config.n_gpu_layers == -1);
   CHECK(!fitted.change.empty());
   CHECK(fit(open_config(2, false), bytes_with(5000)).config.n_ctx == 5000 / 512 * 512);
+}
+
+// As the graphs of the GPU's loop: so many at most.
+MemoryPlan plan_with_loop(const EngineConfig& config) {
+  MemoryPlan made = plan(config);
+  const std::int32_t n_ctx = config.n_ctx == 0 ? kTrain : config.n_ctx;
+  made.uses.front().loop_bytes = 30 * static_cast<std::size_t>(std::min(n_ctx, 2048));
+  return made;
+}
+
+TEST(what_stops_growing_is_counted_in_full) {
+  const std::size_t free_bytes = bytes_with(4096) + 30 * 2048;
+  const FittedConfig fitted =
+      fit_to_memory(open_config(1, false), plan_with_loop, {{"GPU0", "", free_bytes, free_bytes}});
+  CHECK(fitted.config.n_ctx > 3500);
+  CHECK(fitted.config.n_ctx <= 4096);
+  CHECK(fitted.config.n_gpu_layers == -1);
 }
 
 TEST(then_layers_leave_the_gpu) {

@@ -1,0 +1,32 @@
+// What the GPU's decode loop takes of memory beside what llama.cpp lays out for the model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace unpaced {
+
+// llama.cpp's attention reads cells in multiples of this (llama_kv_cache::get_n_kv): the windows
+// that have a graph each.
+inline constexpr std::int32_t kWindowCells = 256;
+// 40 960 cells of one stream; then the oldest makes room.
+inline constexpr std::size_t kMaxWindowGraphs = 160;
+
+struct LoopShape {
+  std::int32_t n_layer = 0;
+  std::int32_t n_vocab = 0;
+  std::int32_t n_cells = 0;  // of a stream of the KV cache
+  std::int32_t n_streams = 1;
+};
+
+// Bytes.
+struct LoopMemory {
+  std::size_t device = 0;
+  std::size_t host = 0;
+};
+
+// Once texts have filled every slot's context. Requests with a grammar have graphs of their own,
+// which are not counted: as many again at most.
+[[nodiscard]] LoopMemory loop_memory(const LoopShape& shape) noexcept;
+
+}  // namespace unpaced
