@@ -1,10 +1,12 @@
 """`unpaced serve` with faults on demand: a line on the Unix socket UNPACED_FAULTS is a fault.
 
 `occupy MS`: the GPU does nothing else for so long. `break`: its context is of no use any more.
-`refuse CALL N`: the engine's next N calls of this function of CUDA's runtime fail for want of
-memory. The answer is a line with the C function's result.
+`refuse CALL N`: the engine's next N calls of this function of CUDA's runtime or of ggml fail for
+want of memory. `move_buffer`: the next decode graph that is made moves what all of them compute in.
+`take_cell`: the first cell of the next launch is taken when that begins. The answer is a line with
+the C function's result.
 
-UNPACED_GPU_PROGRAMS names the build folder of tests/gpu/cpp; `libcuda_refusals.so` of it must be in
+UNPACED_GPU_PROGRAMS names the build folder of tests/gpu/cpp; `libcall_faults.so` of it must be in
 LD_PRELOAD.
 """
 
@@ -23,9 +25,13 @@ PROGRAMS = Path(os.environ.get("UNPACED_GPU_PROGRAMS", "."))
 def make_fault(line: str) -> int:
     """Have the fault happen. Returns the C function's result."""
     kind, *arguments = line.split()
+    calls = ctypes.CDLL(str(PROGRAMS / "libcall_faults.so"))
     if kind == "refuse":
-        refusals = ctypes.CDLL(str(PROGRAMS / "libcuda_refusals.so"))
-        return int(refusals.cuda_refuse(arguments[0].encode(), ctypes.c_int64(int(arguments[1]))))
+        return int(calls.fault_refuse(arguments[0].encode(), ctypes.c_int64(int(arguments[1]))))
+    if kind == "move_buffer":
+        return int(calls.fault_move_buffer())
+    if kind == "take_cell":
+        return int(calls.fault_take_cell())
     faults = ctypes.CDLL(str(PROGRAMS / "libgpu_faults.so"))
     if kind == "occupy":
         return int(faults.gpu_occupy(int(arguments[0])))

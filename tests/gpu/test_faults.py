@@ -43,6 +43,8 @@ LONG: Final[dict[str, Any]] = {
     "seed": 1,
     "cache_prompt": False,
 }
+GRAPHS: Final = "unpaced_engine_window_graphs"
+FAILED_REQUESTS: Final = "unpaced_engine_requests_failed_total"
 HOST_REQUESTS: Final = 'unpaced_engine_host_requests_total{reason="launch"}'
 
 
@@ -75,7 +77,7 @@ def faulty_server(*arguments: str) -> Iterator[FaultyServer]:
         command = [sys.executable, "-m", "tests.gpu.faulty_server", "serve", "--port", str(port)]
         command += ["-m", str(DEMO_MODEL), "-t", "1", *arguments]
         env = {
-            "LD_PRELOAD": str(Path(PROGRAMS).resolve() / "libcuda_refusals.so"),
+            "LD_PRELOAD": str(Path(PROGRAMS).resolve() / "libcall_faults.so"),
             "UNPACED_GPU_PROGRAMS": str(Path(PROGRAMS).resolve()),
             "UNPACED_FAULTS": path,
         }
@@ -189,16 +191,46 @@ def test_a_context_that_breaks_while_nobody_asks() -> None:
 
 
 @pytest.mark.parametrize("loop", ["ahead", "device"])
-def test_a_graph_that_cannot_be_made_is_done_without(loop: str) -> None:
+@pytest.mark.parametrize("call", ["cudaGraphInstantiate", "ggml_backend_sched_alloc_graph"])
+def test_a_graph_that_cannot_be_made_is_done_without(loop: str, call: str) -> None:
     with faulty_server(*EIGHT_SLOTS, "--decode-loop", loop) as server:
         expected = server.complete(**LONG, id_slot=0)["content"]
         assert server.metric(HOST_REQUESTS) == 0
-        assert server.fault("refuse cudaGraphInstantiate 1000000") == 0
+        assert server.fault(f"refuse {call} 1000000") == 0
         assert server.complete(**LONG, id_slot=1)["content"] == expected
         assert server.metric(HOST_REQUESTS) == 1
-        assert server.fault("refuse cudaGraphInstantiate 0") == 0
+        assert server.fault(f"refuse {call} 0") == 0
         assert server.complete(**LONG, id_slot=1)["content"] == expected
         assert server.metric(HOST_REQUESTS) == 1
+
+
+@pytest.mark.parametrize("loop", ["ahead", "device"])
+def test_graphs_whose_memory_has_moved_are_made_again(loop: str) -> None:
+    with faulty_server(*EIGHT_SLOTS, "--decode-loop", loop) as server:
+        expected = server.complete(**LONG, id_slot=0)["content"]
+        n_graphs = server.metric(GRAPHS)
+        assert server.fault("move_buffer") == 0
+        assert server.complete(**LONG, id_slot=1)["content"] == expected
+        # The eight slots' first ones have gone.
+        assert server.metric(GRAPHS) < n_graphs - 8
+        for slot in (0, 1):
+            assert server.complete(**LONG, id_slot=slot)["content"] == expected
+        assert server.metric(HOST_REQUESTS) == 0
+        assert server.metric(FAILED_REQUESTS) == 0
+
+
+@pytest.mark.parametrize("loop", ["ahead", "device"])
+def test_a_cell_that_is_taken_meanwhile_fails_the_request_alone(loop: str) -> None:
+    with faulty_server("-np", "1", "--decode-loop", loop) as server:
+        expected = server.complete(**LONG)["content"]
+        assert server.fault("take_cell") == 0
+        answer = server.post("/completion", LONG)
+        assert answer.status_code == 500
+        print(answer.text)
+        assert server.metric(FAILED_REQUESTS) == 1
+        assert server.complete(**LONG)["content"] == expected
+        assert server.metric(FAILED_REQUESTS) == 1
+        assert "lost" not in server.log.read_text()
 
 
 @pytest.mark.parametrize("loop", ["ahead", "device"])
@@ -208,6 +240,6 @@ def test_a_launch_that_fails_is_made_up_for(loop: str, n_refused: int) -> None:
         expected = server.complete(**LONG)["content"]
         assert server.fault(f"refuse cudaGraphLaunch {n_refused}") == 0
         assert server.complete(**LONG)["content"] == expected
-        assert server.metric("unpaced_engine_requests_failed_total") == 0
+        assert server.metric(FAILED_REQUESTS) == 0
         assert server.fault("refuse cudaGraphLaunch 0") == 0
         assert server.complete(**LONG)["content"] == expected

@@ -3,13 +3,13 @@
 #include <stdexcept>
 
 #include "device/draw/certain_draw.cuh"
-#include "device/state/cuda_memory.h"
 #include "device/draw/logprob_report.cuh"
 #include "device/draw/row_selection.cuh"
 #include "device/draw/sample_kernels.h"
 #include "device/draw/text_penalties.cuh"
 #include "device/draw/warp_chain.cuh"
 #include "device/draw/wide_draw.cuh"
+#include "device/state/cuda_memory.h"
 
 namespace unpaced {
 namespace {
@@ -217,6 +217,10 @@ __global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArgume
   finish_step(a, plan, token);
 }
 
+__global__ void guard_step(const LoopControl* control, cudaGraphConditionalHandle handle) {
+  cudaGraphSetConditional(handle, control->exited == 0 ? 1U : 0U);
+}
+
 __global__ void index_counts(DeviceSamplerState* sampling, std::int32_t n_counts) {
   const auto i = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n_counts) sampling->counts.index[sampling->counts.entries[i].token] = i;
@@ -259,6 +263,12 @@ void prepare_step_kernels(std::int32_t n_vocab) {
   }
   cuda_check(cudaFuncSetAttribute(draw_and_feed, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
              "cudaFuncSetAttribute");
+}
+
+void launch_step_guard(const LoopControl* control, cudaGraphConditionalHandle handle,
+                       cudaStream_t stream) {
+  guard_step<<<1, 1, 0, stream>>>(control, handle);
+  cuda_check(cudaGetLastError(), "guard_step");
 }
 
 void launch_step_kernels(const StepKernelArguments& a, cudaStream_t stream) {

@@ -21,7 +21,7 @@ struct StepKernelArguments {
   LoopControl* control;
   LoopMailbox* mailbox;  // pinned
   StepInputs inputs;
-  cudaGraphConditionalHandle loop;  // of the WHILE node, if `loops`
+  cudaGraphConditionalHandle loop;  // of the WHILE node that the step is the body of, if `loops`
   bool loops;
 };
 
@@ -30,6 +30,10 @@ struct StepKernelArguments {
 // Once before the first launch: raises the shared memory limit. Throws std::runtime_error if the
 // vocabulary is too large for this device.
 void prepare_step_kernels(std::int32_t n_vocab);
+
+// Enqueues the kernel that has the IF node of `handle` skip its body after the loop has been left.
+void launch_step_guard(const LoopControl* control, cudaGraphConditionalHandle handle,
+                       cudaStream_t stream);
 
 // Enqueues both kernels.
 void launch_step_kernels(const StepKernelArguments& arguments, cudaStream_t stream);

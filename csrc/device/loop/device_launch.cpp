@@ -5,12 +5,10 @@
 #include "decode/engine_lost.h"
 #include "device/loop/device_stepper.h"
 #include "grammar/token_mask.h"
+#include "model/loop_memory.h"
 
 namespace unpaced {
 namespace {
-
-// llama.cpp's attention reads cells in multiples of this (llama_kv_cache::get_n_kv).
-constexpr std::int32_t kWindowCells = 256;
 
 std::int32_t window_of(std::int32_t n_used, std::int32_t n_cells) noexcept {
   const std::int32_t padded = (n_used + kWindowCells - 1) / kWindowCells * kWindowCells;
@@ -154,7 +152,15 @@ void DeviceStepper::upload_inputs(const Slot& slot, const CellPlan& plan, const 
 }
 
 void DeviceStepper::launch_steps(std::int32_t n) {
-  const cudaGraphExec_t graph = graphs().get(flight_.window);
+  cudaGraphExec_t graph = nullptr;
+  try {
+    graph = graphs().get(flight_.window);  // it may have gone with the memory it computed in
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::exception&) {
+    if (flight_.n_launched == flight_.n_published) throw;
+    return;  // as below
+  }
   marker_.clear();
   for (; n > 0 && flight_.n_launched < flight_.n_steps; --n, ++flight_.n_launched) {
     const cudaError_t status = cudaGraphLaunch(graph, bridge_.stream());

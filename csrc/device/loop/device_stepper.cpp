@@ -28,8 +28,9 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       input_staging_(4),
       mailbox_(1),
       masked_row_(model_->n_vocab()),
-      graphs_(bridge_, arguments(), loop == DecodeLoop::kDevice),
-      masked_graphs_(bridge_, arguments(), false, &masked_row_),
+      graphs_(bridge_, arguments(),
+              loop == DecodeLoop::kDevice ? WindowLaunch::kLoop : WindowLaunch::kGuardedStep),
+      masked_graphs_(bridge_, arguments(), WindowLaunch::kStep, &masked_row_),
       stall_(config.stall_us) {
   prepare_step_kernels(model_->n_vocab());
   cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");

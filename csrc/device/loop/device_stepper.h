@@ -72,6 +72,9 @@ class DeviceStepper final : public Stepper {
 
   // self_test.cpp
   void self_test();
+  // n_steps, half of them on each side of the end of the window of `border` cells, if the context
+  // is so large: a prompt comes before them. False: there is no room for a step.
+  [[nodiscard]] bool check_steps(Slot& slot, std::int32_t border, std::int32_t n_steps);
   void compare_logits(Slot& slot, const std::vector<std::vector<float>>& expected,
                       std::span<const TokenId> tokens);
   void compare_tokens(Slot& slot, std::span<const TokenId> tokens);

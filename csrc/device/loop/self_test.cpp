@@ -1,61 +1,95 @@
 // DeviceStepper's test of itself at start-up: the same logits, bit by bit, and the same tokens as
-// llama_decode, across the end of a window.
+// llama_decode, across the ends of two windows, with the first slot and the last one.
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
 #include "device/loop/device_stepper.h"
+#include "model/loop_memory.h"
 
 namespace unpaced {
 namespace {
 
-constexpr std::int32_t kSteps = 6;
-constexpr std::int32_t kPrompt = 253;  // the steps' cells are 253 .. 258: two windows
 constexpr std::int32_t kWindowsAhead = 16;
-constexpr std::int32_t kWindowCells = 256;
-
 TokenId argmax(const float* logits, std::int32_t n) {
   return static_cast<TokenId>(std::max_element(logits, logits + n) - logits);
 }
 
-void decode(llama_context* context, std::vector<TokenId> tokens) {
+// The sequence's next tokens; the last one's logits are there then.
+void decode(llama_context* context, std::int32_t sequence, std::int32_t position,
+            std::span<const TokenId> tokens) {
   const auto n_batch = static_cast<std::size_t>(llama_n_batch(context));
-  for (std::size_t i = 0; i < tokens.size(); i += n_batch) {
-    const auto n = static_cast<std::int32_t>(std::min(n_batch, tokens.size() - i));
-    if (llama_decode(context, llama_batch_get_one(tokens.data() + i, n)) != 0) {
-      throw std::runtime_error("self-test: llama_decode failed");
+  const std::unique_ptr<llama_batch, void (*)(llama_batch*)> batch(
+      new llama_batch(llama_batch_init(static_cast<std::int32_t>(n_batch), 0, 1)),
+      [](llama_batch* made) {
+        llama_batch_free(*made);
+        delete made;
+      });
+  while (!tokens.empty()) {
+    const auto part = tokens.first(std::min(n_batch, tokens.size()));
+    tokens = tokens.subspan(part.size());
+    batch->n_tokens = static_cast<std::int32_t>(part.size());
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      batch->token[i] = part[i];
+      batch->pos[i] = position++;
+      batch->n_seq_id[i] = 1;
+      batch->seq_id[i][0] = sequence;
+      batch->logits[i] = static_cast<std::int8_t>(i + 1 == part.size());
     }
+    if (llama_decode(context, *batch) != 0)
+      throw std::runtime_error("self-test: llama_decode failed");
   }
 }
 
 }  // namespace
 
 void DeviceStepper::self_test() {
-  llama_context* context = model_->context();
-  const llama_memory_t memory = llama_get_memory(context);
-  const std::int32_t n_vocab = model_->n_vocab();
-  const std::int32_t n_prompt = std::min(kPrompt, model_->n_ctx_slot() - kSteps - 2);
-  if (n_prompt < 1) throw std::runtime_error("self-test: the context is too small");
-  std::vector<TokenId> prompt(static_cast<std::size_t>(n_prompt));
-  for (std::int32_t i = 0; i < n_prompt; ++i) {
-    prompt[static_cast<std::size_t>(i)] = static_cast<TokenId>((7919LL * i + 13) % n_vocab);
-  }
+  const llama_memory_t memory = llama_get_memory(model_->context());
   llama_memory_clear(memory, true);
-  decode(context, prompt);
+  const auto n_slots = static_cast<std::int32_t>(noted_.size());
+  Slot slot;
+  if (!check_steps(slot, kWindowCells, 6)) {
+    throw std::runtime_error("self-test: the context is too small");
+  }
+  // The last slot in a later window: in a stream of its own, or beside the first one's cells, which
+  // it must not see.
+  if (n_slots > 1) slot.cells.clear();
+  slot.id = n_slots - 1;
+  static_cast<void>(check_steps(slot, 2 * kWindowCells, 2));
+  llama_memory_clear(memory, true);
+  prepare_windows();
+}
+
+bool DeviceStepper::check_steps(Slot& slot, std::int32_t border, std::int32_t n_steps) {
+  llama_context* context = model_->context();
+  const std::int32_t n_vocab = model_->n_vocab();
+  const std::int32_t n_used = bridge_.plan(slot.id, 1).n_used;
+  const std::int32_t room =
+      std::min(model_->n_ctx_slot() - slot.n_cells(), bridge_.n_cells() - n_used) - n_steps - 2;
+  const std::int32_t n_prompt = std::min(border - n_steps / 2 - n_used, room);
+  if (n_prompt < 1) return false;
+  const std::int32_t begin = slot.n_cells();
+  for (std::int32_t i = begin; i < begin + n_prompt; ++i) {
+    slot.cells.push_back(static_cast<TokenId>((7919LL * i + 13 + slot.id) % n_vocab));
+  }
+  const std::vector<TokenId> prompt = slot.cells;
+  const auto n_before = static_cast<std::int32_t>(prompt.size());
+  decode(context, slot.id, begin, std::span(prompt).subspan(static_cast<std::size_t>(begin)));
   std::vector<TokenId> tokens{argmax(llama_get_logits_ith(context, -1), n_vocab)};
   std::vector<std::vector<float>> logits;
-  for (std::int32_t i = 0; i < kSteps; ++i) {
-    decode(context, {tokens.back()});
+  for (std::int32_t i = 0; i < n_steps; ++i) {
+    decode(context, slot.id, n_before + i, std::array{tokens.back()});
     const float* row = llama_get_logits_ith(context, -1);
     logits.emplace_back(row, row + n_vocab);
     tokens.push_back(argmax(row, n_vocab));
   }
-  Slot slot;
   for (const bool loops : {false, true}) {
-    llama_memory_seq_rm(memory, 0, n_prompt, -1);
+    llama_memory_seq_rm(llama_get_memory(context), slot.id, n_before, -1);
     slot.cells = prompt;
-    slot.cells.reserve(prompt.size() + kSteps);
+    slot.cells.reserve(prompt.size() + static_cast<std::size_t>(n_steps));
     slot.next_token = tokens.front();
     if (loops) {
       compare_tokens(slot, tokens);
@@ -63,8 +97,7 @@ void DeviceStepper::self_test() {
       compare_logits(slot, logits, tokens);
     }
   }
-  llama_memory_clear(memory, true);
-  prepare_windows();
+  return true;
 }
 
 void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<float>>& expected,
@@ -89,7 +122,7 @@ void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<flo
       throw std::runtime_error(
           "self-test: the decode graph's logits differ from llama_decode's "
           "at position " +
-          std::to_string(position));
+          std::to_string(position) + " of slot " + std::to_string(slot.id));
     }
     const TokenId input = slot.next_token;
     bridge_.commit(slot.sequence, position, plan, {&input, 1});
@@ -100,12 +133,12 @@ void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<flo
 
 void DeviceStepper::compare_tokens(Slot& slot, std::span<const TokenId> tokens) {
   RequestSpec spec;
-  spec.max_tokens = kSteps;
+  spec.max_tokens = static_cast<std::int32_t>(tokens.size()) - 1;
   spec.sampling.temperature = 0.0F;
   slot.spec = &spec;
   slot.n_decoded = 0;
   host_.sampler(slot).reset(spec.sampling, {}, nullptr, slot.cells);
-  while (slot.n_decoded < kSteps) {
+  while (slot.n_decoded < spec.max_tokens) {
     if (!try_launch(slot)) throw std::runtime_error("self-test: no KV cell");
     Progress now = progress();
     while (now.exit == LoopExit::kNone) {
@@ -135,6 +168,7 @@ void DeviceStepper::compare_tokens(Slot& slot, std::span<const TokenId> tokens) 
   }
   wait_for_stream();
   drawn_on_device_ = nullptr;
+  slot.spec = nullptr;
 }
 
 void DeviceStepper::prepare_windows() {

@@ -1,11 +1,10 @@
 #include "device/loop/window_graphs.h"
 
 #include "device/state/cuda_memory.h"
+#include "model/loop_memory.h"
 
 namespace unpaced {
 namespace {
-
-constexpr std::size_t kMaxGraphs = 160;  // 40 960 cells of one stream; the oldest makes room
 
 struct GraphOwner {
   cudaGraph_t graph = nullptr;
@@ -17,9 +16,9 @@ struct GraphOwner {
 
 }  // namespace
 
-WindowGraphs::WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments, bool loops,
-                           const MaskedRow* kept)
-    : bridge_(bridge), arguments_(arguments), loops_(loops), kept_(kept) {}
+WindowGraphs::WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments,
+                           WindowLaunch launch, const MaskedRow* kept)
+    : bridge_(bridge), arguments_(arguments), launch_(launch), kept_(kept) {}
 
 WindowGraphs::~WindowGraphs() { clear(); }
 
@@ -41,7 +40,7 @@ cudaGraphExec_t WindowGraphs::get(const Window& window) {
     by_age_.splice(by_age_.begin(), by_age_, found->second.age);
     return found->second.executable;
   }
-  if (graphs_.size() >= kMaxGraphs) {
+  if (graphs_.size() >= kMaxWindowGraphs) {
     cudaGraphExecDestroy(graphs_.at(by_age_.back()).executable);  // as in clear()
     graphs_.erase(by_age_.back());
     by_age_.pop_back();
@@ -54,50 +53,65 @@ cudaGraphExec_t WindowGraphs::get(const Window& window) {
   return executable;
 }
 
-cudaGraphExec_t WindowGraphs::capture(const Window& window) {
-  bridge_.open(window);
-  StepKernelArguments arguments = arguments_;
-  arguments.logits = bridge_.logits();
-  arguments.loops = loops_;
-  const GraphOwner owner;
-  if (loops_) {
-    // 1 at every launch: the first step is always made.
-    cuda_check(cudaGraphConditionalHandleCreate(&arguments.loop, owner.graph, 1,
-                                                cudaGraphCondAssignDefault),
-               "cudaGraphConditionalHandleCreate");
-    cudaGraphNodeParams params = {};
-    params.type = cudaGraphNodeTypeConditional;
-    params.conditional.handle = arguments.loop;
-    params.conditional.type = cudaGraphCondTypeWhile;
-    params.conditional.size = 1;
-    cudaGraphNode_t node = nullptr;
-    cuda_check(cudaGraphAddNode(&node, owner.graph, nullptr, nullptr, 0, &params),
-               "cudaGraphAddNode");
-    capture_step(params.conditional.phGraph_out[0], arguments);
-  } else {
-    capture_step(owner.graph, arguments);
-  }
-  cudaGraphExec_t executable = nullptr;
-  cuda_check(cudaGraphInstantiate(&executable, owner.graph, 0), "cudaGraphInstantiate");
-  return executable;
-}
-
-void WindowGraphs::capture_step(cudaGraph_t graph, const StepKernelArguments& arguments) {
+template <class Enqueue>
+void WindowGraphs::capture_into(cudaGraph_t graph, Enqueue enqueue) {
   const cudaStream_t stream = bridge_.stream();
   cuda_check(cudaStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0,
                                            cudaStreamCaptureModeRelaxed),
              "cudaStreamBeginCaptureToGraph");
   cudaGraph_t captured = nullptr;
   try {
-    bridge_.run();
-    if (kept_ != nullptr) kept_->keep(arguments.logits, stream);
-    launch_step_kernels(arguments, stream);
+    enqueue();
   } catch (...) {
     cudaStreamEndCapture(stream, &captured);
     cudaGetLastError();
     throw;
   }
   cuda_check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
+}
+
+cudaGraphExec_t WindowGraphs::capture(const Window& window) {
+  bridge_.open(window);
+  StepKernelArguments arguments = arguments_;
+  arguments.logits = bridge_.logits();
+  arguments.loops = launch_ == WindowLaunch::kLoop;
+  const GraphOwner owner;
+  cudaGraph_t step = owner.graph;
+  if (launch_ != WindowLaunch::kStep) {
+    // 1 at every launch: of a loop the first step is always made.
+    cuda_check(cudaGraphConditionalHandleCreate(&arguments.loop, owner.graph, 1,
+                                                cudaGraphCondAssignDefault),
+               "cudaGraphConditionalHandleCreate");
+    step = add_conditional(owner.graph, arguments.loop);
+  }
+  capture_into(step, [&] {
+    bridge_.run();
+    if (kept_ != nullptr) kept_->keep(arguments.logits, bridge_.stream());
+    launch_step_kernels(arguments, bridge_.stream());
+  });
+  cudaGraphExec_t executable = nullptr;
+  cuda_check(cudaGraphInstantiate(&executable, owner.graph, 0), "cudaGraphInstantiate");
+  return executable;
+}
+
+cudaGraph_t WindowGraphs::add_conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle) {
+  const bool loops = launch_ == WindowLaunch::kLoop;
+  cudaGraphNode_t guard = nullptr;
+  std::size_t n_guards = 0;
+  if (!loops) {
+    capture_into(graph, [&] { launch_step_guard(arguments_.control, handle, bridge_.stream()); });
+    n_guards = 1;
+    cuda_check(cudaGraphGetNodes(graph, &guard, &n_guards), "cudaGraphGetNodes");
+  }
+  cudaGraphNodeParams params = {};
+  params.type = cudaGraphNodeTypeConditional;
+  params.conditional.handle = handle;
+  params.conditional.type = loops ? cudaGraphCondTypeWhile : cudaGraphCondTypeIf;
+  params.conditional.size = 1;
+  cudaGraphNode_t node = nullptr;
+  cuda_check(cudaGraphAddNode(&node, graph, &guard, nullptr, n_guards, &params),
+             "cudaGraphAddNode");
+  return params.conditional.phGraph_out[0];
 }
 
 }  // namespace unpaced

@@ -13,12 +13,19 @@
 
 namespace unpaced {
 
+// What a launch of a graph does.
+enum class WindowLaunch : std::uint8_t {
+  kLoop,         // steps until the loop is left: the step is the body of a WHILE node
+  kGuardedStep,  // a step, or nothing after the loop has been left: the body of an IF node
+  kStep,
+};
+
 // Decode thread only.
 class WindowGraphs {
  public:
-  // `arguments` without logits and loop. loops: the step is the body of a WHILE node; else a launch
-  // makes one step. kept: each step keeps its row of logits there; null: nowhere.
-  WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments, bool loops,
+  // `arguments` without logits and loop. kept: each step keeps its row of logits there; null:
+  // nowhere.
+  WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments, WindowLaunch launch,
                const MaskedRow* kept = nullptr);
   ~WindowGraphs();
   WindowGraphs(const WindowGraphs&) = delete;
@@ -46,11 +53,15 @@ class WindowGraphs {
   [[nodiscard]] bool is_valid() const { return version_ == bridge_.memory_version(); }
   void clear() noexcept;
   [[nodiscard]] cudaGraphExec_t capture(const Window& window);
-  void capture_step(cudaGraph_t graph, const StepKernelArguments& arguments);
+  // Runs `enqueue`, whose work becomes the graph's.
+  template <class Enqueue>
+  void capture_into(cudaGraph_t graph, Enqueue enqueue);
+  // Adds the node of `handle`; returns the graph of its body.
+  [[nodiscard]] cudaGraph_t add_conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle);
 
   LlamaBridge& bridge_;
   const StepKernelArguments arguments_;
-  const bool loops_;
+  const WindowLaunch launch_;
   const MaskedRow* const kept_;
   std::map<Window, Entry> graphs_;
   std::list<Window> by_age_;  // the newest first
