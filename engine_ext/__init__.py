@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from engine_ext.loading.decode_loop import DecodeLoop as DecodeLoop
     from engine_ext.loading.memory_plan import Device as Device
     from engine_ext.loading.memory_plan import MemoryPlan as MemoryPlan
+    from engine_ext.loading.memory_plan import MemoryUse as MemoryUse
     from engine_ext.loading.memory_plan import list_devices as list_devices
     from engine_ext.loading.memory_plan import plan_memory as plan_memory
     from engine_ext.loading.model_info import ModelInfo as ModelInfo
@@ -73,6 +74,7 @@ _HOMES = {
     "LogTarget": "native_log",
     "NativeLog": "native_log",
     "MemoryPlan": "loading.memory_plan",
+    "MemoryUse": "loading.memory_plan",
     "ModelInfo": "loading.model_info",
     "ModelOptions": "loading.model_options",
     "json_shape": "_native",

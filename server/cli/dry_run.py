@@ -1,6 +1,8 @@
 """`unpaced serve --dry-run`: what would be loaded where, and how much memory it takes."""
 
-from engine_ext import EngineError, MemoryPlan, plan_memory
+from collections.abc import Callable
+
+from engine_ext import EngineError, MemoryPlan, MemoryUse, plan_memory
 from engine_ext.build_info import read_build_info
 from server.settings import Settings
 
@@ -22,15 +24,20 @@ def _lines(settings: Settings, plan: MemoryPlan) -> list[str]:
     build = read_build_info()
     train = f", trained with {plan.n_ctx_train}" if plan.n_ctx != plan.n_ctx_train else ""
     slots = f"{settings.n_slots} x {plan.n_ctx_slot}" if settings.n_slots > 1 else "1 slot"
-    rows = [("memory", "weights", "KV cache", "computing", "token loop", "together (MiB)")]
+    columns: list[tuple[str, Callable[[MemoryUse], int]]] = [
+        ("weights", lambda use: use.model_bytes),
+        ("KV cache", lambda use: use.context_bytes),
+        ("computing", lambda use: use.compute_bytes),
+        ("token loop", lambda use: use.loop_bytes),
+        ("together (MiB)", lambda use: use.total_bytes),
+    ]
+    if not any(use.loop_bytes for use in plan.uses):
+        del columns[3]
+    rows = [("memory", *(title for title, _ in columns))]
     rows += [
         (
             f"{use.buffer_type}{f' ({use.device})' if use.device else ''}",
-            _mib(use.model_bytes),
-            _mib(use.context_bytes),
-            _mib(use.compute_bytes),
-            _mib(use.loop_bytes),
-            _mib(use.total_bytes),
+            *(f"{bytes_of(use) / _MIB:.1f}" for _, bytes_of in columns),
         )
         for use in plan.uses
     ]
@@ -55,7 +62,3 @@ def _lines(settings: Settings, plan: MemoryPlan) -> list[str]:
         "Nothing was loaded. What comes on top: the process itself, and in GPU builds the driver's",
         "context. Weights mapped from the file count once for all that map them.",
     ]
-
-
-def _mib(n_bytes: int) -> str:
-    return f"{n_bytes / _MIB:.1f}"

@@ -1,4 +1,5 @@
-// The tests of the decode thread alone have no ggml that could abort: abort_handler.cpp is not linked.
+// The tests of the decode thread alone have no ggml that could abort: abort_handler.cpp is not
+// linked.
 #include "log/abort_handler.h"
 
 namespace unpaced {
