@@ -12,15 +12,24 @@ if TYPE_CHECKING:
     from engine_ext._native import TokenEvent as TokenEvent
     from engine_ext._native import TokenFrames as TokenFrames
     from engine_ext._native import json_shape as json_shape
-    from engine_ext.engine import Engine as Engine
-    from engine_ext.errors import EngineBuildError as EngineBuildError
-    from engine_ext.errors import EngineBusy as EngineBusy
-    from engine_ext.errors import EngineError as EngineError
-    from engine_ext.errors import GrammarError as GrammarError
-    from engine_ext.errors import ModelLoadError as ModelLoadError
-    from engine_ext.errors import SlotFileError as SlotFileError
-    from engine_ext.errors import SlotNameError as SlotNameError
-    from engine_ext.errors import TextError as TextError
+    from engine_ext.base.build_info import BuildInfo as BuildInfo
+    from engine_ext.base.build_info import read_build_info as read_build_info
+    from engine_ext.base.errors import EngineBuildError as EngineBuildError
+    from engine_ext.base.errors import EngineBusy as EngineBusy
+    from engine_ext.base.errors import EngineError as EngineError
+    from engine_ext.base.errors import GrammarError as GrammarError
+    from engine_ext.base.errors import ModelLoadError as ModelLoadError
+    from engine_ext.base.errors import SlotFileError as SlotFileError
+    from engine_ext.base.errors import SlotNameError as SlotNameError
+    from engine_ext.base.errors import TextError as TextError
+    from engine_ext.base.native_log import LogTarget as LogTarget
+    from engine_ext.base.native_log import NativeLog as NativeLog
+    from engine_ext.engine.builtin_template import builtin_templates as builtin_templates
+    from engine_ext.engine.builtin_template import format_chat as format_chat
+    from engine_ext.engine.engine import Engine as Engine
+    from engine_ext.engine.stats import EngineState as EngineState
+    from engine_ext.engine.stats import EngineStats as EngineStats
+    from engine_ext.loading.config import CacheType as CacheType
     from engine_ext.loading.config import EngineConfig as EngineConfig
     from engine_ext.loading.decode_loop import DecodeLoop as DecodeLoop
     from engine_ext.loading.memory_plan import Device as Device
@@ -28,10 +37,14 @@ if TYPE_CHECKING:
     from engine_ext.loading.memory_plan import MemoryUse as MemoryUse
     from engine_ext.loading.memory_plan import list_devices as list_devices
     from engine_ext.loading.memory_plan import plan_memory as plan_memory
+    from engine_ext.loading.model_file import check_model_file as check_model_file
     from engine_ext.loading.model_info import ModelInfo as ModelInfo
+    from engine_ext.loading.model_options import LazyMode as LazyMode
+    from engine_ext.loading.model_options import LoadMode as LoadMode
     from engine_ext.loading.model_options import ModelOptions as ModelOptions
-    from engine_ext.native_log import LogTarget as LogTarget
-    from engine_ext.native_log import NativeLog as NativeLog
+    from engine_ext.loading.model_options import Numa as Numa
+    from engine_ext.loading.model_options import RopeScaling as RopeScaling
+    from engine_ext.loading.model_options import SplitMode as SplitMode
     from engine_ext.sequence.events import EventKind as EventKind
     from engine_ext.sequence.events import FinishReason as FinishReason
     from engine_ext.sequence.grammar import Grammar as Grammar
@@ -40,6 +53,7 @@ if TYPE_CHECKING:
     from engine_ext.sequence.grammar import GrammarTrigger as GrammarTrigger
     from engine_ext.sequence.grammar import GrammarWait as GrammarWait
     from engine_ext.sequence.reasoning_budget import ReasoningBudget as ReasoningBudget
+    from engine_ext.sequence.request import MAX_STOP_BYTES as MAX_STOP_BYTES
     from engine_ext.sequence.request import SequenceRequest as SequenceRequest
     from engine_ext.sequence.sampling_params import RANDOM_SEED as RANDOM_SEED
     from engine_ext.sequence.sampling_params import SAMPLERS as SAMPLERS
@@ -47,51 +61,65 @@ if TYPE_CHECKING:
     from engine_ext.sequence.token_frames import FrameField as FrameField
     from engine_ext.sequence.token_frames import FrameTemplate as FrameTemplate
     from engine_ext.sequence.token_stream import TokenStream as TokenStream
-    from engine_ext.stats import EngineState as EngineState
-    from engine_ext.stats import EngineStats as EngineStats
+    from engine_ext.threads.client import client_key as client_key
+    from engine_ext.threads.fair_threads import FairThreads as FairThreads
 
 _HOMES = {
+    "BuildInfo": "base.build_info",
+    "CacheType": "loading.config",
     "DecodeLoop": "loading.decode_loop",
     "Device": "loading.memory_plan",
-    "Engine": "engine",
-    "EngineBuildError": "errors",
-    "EngineBusy": "errors",
+    "Engine": "engine.engine",
+    "EngineBuildError": "base.errors",
+    "EngineBusy": "base.errors",
     "EngineConfig": "loading.config",
-    "EngineError": "errors",
-    "EngineState": "stats",
-    "EngineStats": "stats",
+    "EngineError": "base.errors",
+    "EngineState": "engine.stats",
+    "EngineStats": "engine.stats",
     "EventKind": "sequence.events",
+    "FairThreads": "threads.fair_threads",
     "FinishReason": "sequence.events",
     "FrameField": "sequence.token_frames",
     "FrameTemplate": "sequence.token_frames",
     "Grammar": "sequence.grammar",
-    "GrammarError": "errors",
+    "GrammarError": "base.errors",
     "GrammarKind": "sequence.grammar",
     "GrammarPart": "sequence.grammar",
     "GrammarTrigger": "sequence.grammar",
     "GrammarWait": "sequence.grammar",
     "Histogram": "_native",
-    "LogTarget": "native_log",
-    "NativeLog": "native_log",
+    "LazyMode": "loading.model_options",
+    "LoadMode": "loading.model_options",
+    "LogTarget": "base.native_log",
+    "MAX_STOP_BYTES": "sequence.request",
     "MemoryPlan": "loading.memory_plan",
     "MemoryUse": "loading.memory_plan",
     "ModelInfo": "loading.model_info",
+    "ModelLoadError": "base.errors",
     "ModelOptions": "loading.model_options",
-    "json_shape": "_native",
-    "list_devices": "loading.memory_plan",
-    "plan_memory": "loading.memory_plan",
-    "ModelLoadError": "errors",
+    "NativeLog": "base.native_log",
+    "Numa": "loading.model_options",
     "RANDOM_SEED": "sequence.sampling_params",
     "ReasoningBudget": "sequence.reasoning_budget",
-    "SequenceRequest": "sequence.request",
+    "RopeScaling": "loading.model_options",
     "SAMPLERS": "sequence.sampling_params",
     "SamplingParams": "sequence.sampling_params",
-    "SlotFileError": "errors",
-    "SlotNameError": "errors",
-    "TextError": "errors",
+    "SequenceRequest": "sequence.request",
+    "SlotFileError": "base.errors",
+    "SlotNameError": "base.errors",
+    "SplitMode": "loading.model_options",
+    "TextError": "base.errors",
     "TokenEvent": "_native",
     "TokenFrames": "_native",
     "TokenStream": "sequence.token_stream",
+    "builtin_templates": "engine.builtin_template",
+    "check_model_file": "loading.model_file",
+    "client_key": "threads.client",
+    "format_chat": "engine.builtin_template",
+    "json_shape": "_native",
+    "list_devices": "loading.memory_plan",
+    "plan_memory": "loading.memory_plan",
+    "read_build_info": "base.build_info",
 }
 
 __all__ = sorted(_HOMES)
@@ -102,5 +130,5 @@ def __getattr__(name: str) -> object:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if home == "_native":
-        importlib.import_module("engine_ext.engine")  # llama_cpp must be loaded before it
+        importlib.import_module("engine_ext.engine.engine")  # llama_cpp must be loaded before it
     return getattr(importlib.import_module(f"{__name__}.{home}"), name)

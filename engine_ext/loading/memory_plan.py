@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine_ext._load import load_native
-from engine_ext.errors import ModelLoadError
+from engine_ext.base.errors import ModelLoadError
+from engine_ext.base.native import load_native
 from engine_ext.loading.config import EngineConfig
 from engine_ext.loading.model_file import check_model_file
 from engine_ext.loading.model_info import describe

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from engine_ext.errors import ModelLoadError
+from engine_ext.base.errors import ModelLoadError
 
 _MAGIC: Final = b"GGUF"
 _N_NAMED: Final = 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine_ext._load import load_native
+from engine_ext.base.native import load_native
 from engine_ext.loading.config import EngineConfig
-from engine_ext.threads.placement import Placement
+from engine_ext.loading.placement import Placement
 
 if TYPE_CHECKING:
     from engine_ext import _native

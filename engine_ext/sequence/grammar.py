@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, TypeVar
 
-from engine_ext.errors import EngineBusy, EngineError, GrammarError
+from engine_ext.base.errors import EngineBusy, EngineError, GrammarError
 from engine_ext.threads.fair_threads import FairThreads
 
 if TYPE_CHECKING:

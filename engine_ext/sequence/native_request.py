@@ -7,7 +7,7 @@ import contextlib
 import random
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from engine_ext._load import load_native
+from engine_ext.base.native import load_native
 from engine_ext.loading.config import EngineConfig
 from engine_ext.loading.model_info import ModelInfo
 from engine_ext.sequence.reasoning_budget import ReasoningBudget

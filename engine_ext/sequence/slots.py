@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine_ext._load import load_native
-from engine_ext.errors import EngineBusy, EngineError, SlotFileError, SlotNameError
+from engine_ext.base.errors import EngineBusy, EngineError, SlotFileError, SlotNameError
+from engine_ext.base.native import load_native
 from engine_ext.sequence.events import FinishReason
 from engine_ext.sequence.token_stream import TokenStream
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from engine_ext.errors import EngineBusy
+from engine_ext.base.errors import EngineBusy
 from engine_ext.threads.client import client_key
 
 T = TypeVar("T")

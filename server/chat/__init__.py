@@ -1,1 +1,1 @@
-"""Chat: messages in, templates, and what a model's text means."""
+"""Chat: messages in, a prompt and the rules of its answer out."""

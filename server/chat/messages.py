@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from server.http.errors import invalid
-from server.schemas.values import json_type
+from server.values.json_values import json_type
 
 
 def read_messages(body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from server.http.errors import invalid, invalid_field
-from server.schemas.values import json_type
-from server.settings.chat import ReasoningFormat
+from server.values.json_values import json_type
+from server.values.reasoning_format import ReasoningFormat
 
 if TYPE_CHECKING:
     from server.chat.templates import TemplateFacts

@@ -5,13 +5,12 @@ import string
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from server.chat.harmony import CALL, is_harmony
+from server.chat.answer.harmony import CALL, is_harmony
+from server.chat.answer.parser import AnswerSyntax, ChatParser
 from server.chat.messages import read_messages
 from server.chat.options import ChatOptions, read_options
-from server.chat.parser import AnswerSyntax, ChatParser
 from server.chat.prompt import ChatPrompt, render_prompt
 from server.chat.reasoning_ends import reasoning_ends
-from server.chat.spelling import Spelling, mark_trigger
 from server.chat.templates import ReasoningTags, TemplateFacts
 from server.chat.thought_rules import (
     after_harmony_thoughts,
@@ -21,14 +20,15 @@ from server.chat.thought_rules import (
 )
 from server.chat.tools.grammar import tool_grammar
 from server.chat.tools.offer import ToolOffer, read_tools
+from server.chat.tools.spelling import Spelling, mark_trigger
 from server.chat.tools.syntax import JSON_CALL
-from server.chat.tools.unasked import unasked_calls
+from server.chat.unasked import unasked_calls
 from server.completion.reasoning import Thoughts, read_chat_thoughts
 from server.grammar.fields import read_grammar
 from server.grammar.spec import GrammarSpec
 from server.http.errors import invalid, invalid_field
 from server.schemas.completion import CompletionBody, parse_completion
-from server.schemas.values import json_type
+from server.values.json_values import json_type
 
 if TYPE_CHECKING:
     from server.completion.state import ServerState

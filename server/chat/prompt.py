@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from server.chat.common_prefix import common_prefix
 from server.chat.options import ChatOptions
 from server.chat.templates import ChatTemplates, TemplateFacts, template_fault
 from server.chat.tools.offer import ToolOffer
 from server.http.errors import invalid
+from server.rendering.common_prefix import common_prefix
 
 if TYPE_CHECKING:
     from engine_ext import ModelInfo
@@ -202,7 +202,7 @@ def _text_of(content: str | list[dict[str, str]], separator: str = "\n") -> str:
 
 
 def _format_builtin(facts: TemplateFacts, messages: Messages, options: ChatOptions) -> str:
-    from engine_ext.builtin_template import format_chat  # maps libllama: only if needed
+    from engine_ext import format_chat  # maps libllama: only if needed
 
     chat = [(message["role"], _text_of(message["content"])) for message in messages]
     try:

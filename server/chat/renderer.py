@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import orjson
 
-from engine_ext.threads.fair_threads import FairThreads
-from server.chat.rendering.frames import CPU_LIMIT_S
+from engine_ext import FairThreads
 from server.chat.template_process import (
     ProcessEnded,
     ProcessSilent,
     ProcessStopped,
     TemplateProcess,
 )
+from server.rendering.frames import CPU_LIMIT_S
 
 # Of an answer that takes CPU_LIMIT_S at most: this machine may be that busy.
 _WALL_LIMIT_S: Final = 20.0
@@ -61,7 +61,7 @@ class Renderer:
         self._sources[name] = source
 
     async def analyse(self, name: str) -> dict[str, Any]:
-        """See `server.chat.rendering.analysis`. Raises: TemplateError, RendererFault."""
+        """See `server.rendering.analysis`. Raises: TemplateError, RendererFault."""
         facts: dict[str, Any] = await self._run({"op": "analyse", "name": name})
         return facts
 

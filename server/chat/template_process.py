@@ -13,9 +13,9 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from server.chat.rendering.frames import LENGTH
+from server.rendering.frames import LENGTH
 
-_COMMAND: Final = (sys.executable, "-I", "-m", "server.chat.rendering.worker")
+_COMMAND: Final = (sys.executable, "-I", "-m", "server.rendering.worker")
 # Between two looks at whether a process that does not answer has been stopped.
 _LOOK_S: Final = 0.1
 _READ_BYTES: Final = 1 << 20

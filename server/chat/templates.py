@@ -189,7 +189,7 @@ def renderer_fault(error: RendererFault) -> ApiError:
 def _is_builtin(template: str) -> bool:
     if "{" in template or len(template) > 64 or template == "chatml":
         return False
-    from engine_ext.builtin_template import builtin_templates  # maps libllama: only if needed
+    from engine_ext import builtin_templates  # maps libllama: only if needed
 
     return template in builtin_templates()
 

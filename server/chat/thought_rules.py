@@ -6,7 +6,7 @@ llama.cpp 0c1e57098, common/chat-auto-parser-generator.cpp:138, common/parsers/g
 
 from typing import Final
 
-from server.chat.spelling import Spelling, quoted
+from server.chat.tools.spelling import Spelling, quoted
 
 _ANY: Final = "/(.|\\n)*/"
 _SPACE: Final = "space: /\\n{0,2}/\n"

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from engine_ext import EngineError, MemoryPlan, MemoryUse, plan_memory
-from engine_ext.build_info import read_build_info
+from engine_ext import EngineError, MemoryPlan, MemoryUse, plan_memory, read_build_info
 from server.settings import Settings
 
 _MIB = 1024 * 1024

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from engine_ext.errors import EngineBuildError
+from engine_ext import EngineBuildError
 
 _HELP = """usage: unpaced COMMAND [FLAG ...]
 

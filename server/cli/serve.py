@@ -3,8 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from engine_ext.errors import ModelLoadError
-from engine_ext.loading.model_file import check_model_file
+from engine_ext import ModelLoadError, check_model_file
 from server.cli.flags import Action, read_command_line
 from server.settings import Settings, SettingsError
 
@@ -19,7 +18,8 @@ def serve(arguments: Sequence[str]) -> int:
         print(f"unpaced serve: {notice}", file=sys.stderr)
     settings = command.settings
     if command.action in ("serve", "dry-run") and (settings.hf_repo or settings.model_url):
-        from server.download.model import DownloadError, with_local_model
+        from server.download.model import with_local_model
+        from server.download.transfer import DownloadError
 
         try:
             settings = with_local_model(settings, may_download=command.action == "serve")

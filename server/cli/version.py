@@ -1,6 +1,6 @@
 """`unpaced --version`."""
 
-from engine_ext.build_info import read_build_info
+from engine_ext import read_build_info
 
 
 def show_version() -> int:

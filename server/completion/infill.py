@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from server.completion.prompt import read_mixed
 from server.http.errors import ApiError, invalid, invalid_field, not_supported
-from server.schemas.values import json_type
+from server.values.json_values import json_type
 
 if TYPE_CHECKING:
     from engine_ext import Engine

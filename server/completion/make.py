@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from engine_ext import Grammar, ReasoningBudget, SamplingParams, SequenceRequest
-from engine_ext.threads.client import client_key
+from engine_ext import Grammar, ReasoningBudget, SamplingParams, SequenceRequest, client_key
 from server.completion.choice import Choice
 from server.completion.effective_params import EffectiveParams
 from server.completion.prompt import Prompt, count_prompts, read_logit_bias, read_prompts

@@ -7,7 +7,7 @@ that does not stream joins the same pieces, so both see the same text by constru
 from codecs import utf_8_decode
 from collections.abc import Sequence
 
-from engine_ext.sequence.request import MAX_STOP_BYTES
+from engine_ext import MAX_STOP_BYTES
 
 
 def engine_stops(stops: Sequence[str]) -> tuple[bytes, ...]:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from server.description.completion_fields import completion_fields
 from server.description.shapes import Schema, an_object, array_of, either, nullable, reference
-from server.settings.chat import ReasoningFormat
+from server.values.reasoning_format import ReasoningFormat
 
 _BUDGET: Final[Schema] = {
     "type": ["integer", "null"],

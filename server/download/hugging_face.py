@@ -19,7 +19,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.hf_api import RepoSibling
 
-from server.download.model import DownloadError, sha256_of, tell
+from server.download.transfer import DownloadError, sha256_of, tell
 
 # Source: llama.cpp 0c1e57098 common/download.cpp:482-693.
 _DEFAULT_QUANTS: Final = ("Q4_K_M", "Q8_0")

@@ -1,14 +1,8 @@
 """The model's file: as it is, from Hugging Face, or from a URL."""
 
-import sys
-from pathlib import Path
-
+from server.download.transfer import DownloadError
 from server.settings import Settings
 from server.settings.model import DEMO_MODEL
-
-
-class DownloadError(Exception):
-    """The model cannot be had; the text says which and why."""
 
 
 def with_local_model(settings: Settings, *, may_download: bool = True) -> Settings:
@@ -37,16 +31,3 @@ def with_local_model(settings: Settings, *, may_download: bool = True) -> Settin
         path = settings.model if has_path else cache_path(settings.model_url)
         fetch_url(settings.model_url, path, token=settings.hf_token, offline=offline)
     return settings.model_copy(update={"model": path})
-
-
-def tell(text: str) -> None:
-    """Say how the download goes; the log is not set up yet."""
-    print(f"unpaced serve: {text}", file=sys.stderr, flush=True)
-
-
-def sha256_of(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file."""
-    import hashlib
-
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

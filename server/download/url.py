@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from server.download.model import DownloadError, sha256_of, tell
+from server.download.transfer import DownloadError, sha256_of, tell
 
 _ATTEMPTS: Final = 3
 _TIMEOUT: Final = httpx.Timeout(30.0)

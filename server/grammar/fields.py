@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine_ext import GrammarTrigger
 from server.grammar.spec import ANY_OBJECT, GrammarSpec
 from server.http.errors import invalid, invalid_field
-from server.schemas.values import json_type
+from server.values.json_values import json_type
 
 if TYPE_CHECKING:
     from engine_ext import Engine

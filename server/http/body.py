@@ -9,7 +9,7 @@ from server.completion.state import state_of
 from server.http.connection import connection_of
 from server.http.errors import ApiError, invalid
 from server.http.json_limits import decode_json
-from server.schemas.values import json_type
+from server.values.json_values import json_type
 
 _BOM: Final = b"\xef\xbb\xbf"
 # What llama-server's web server knows by name and cannot undo either.

@@ -1,10 +1,10 @@
 """CORS: what pages of other origins may do, with llama-server's rules."""
 
 from collections.abc import Iterable
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from server.http.exact_name import ExactName
-from server.settings.access import AccessSettings
 
 Header = tuple[bytes, bytes]
 
@@ -12,10 +12,23 @@ _ALLOW_ORIGIN = ExactName(b"Access-Control-Allow-Origin")
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
+class CorsSettings(Protocol):
+    """What is asked of the settings."""
+
+    @property
+    def allowed_origins(self) -> str: ...
+    @property
+    def cors_credentials(self) -> bool: ...
+    @property
+    def cors_methods(self) -> str: ...
+    @property
+    def cors_headers(self) -> str: ...
+
+
 class CorsPolicy:
     """Headers for responses and preflights."""
 
-    def __init__(self, settings: AccessSettings) -> None:
+    def __init__(self, settings: CorsSettings) -> None:
         self._origins = [o.strip().encode() for o in settings.allowed_origins.split(",")]
         self._echoes_all = settings.cors_credentials and self._origins == [b"*"]
         self._only_local = self._origins == [b"localhost"]

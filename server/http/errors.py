@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine_ext.errors import EngineError, TextError
+from engine_ext import EngineError, TextError
 
 JSON_TYPE: Final = "application/json; charset=utf-8"
 RETRY_AFTER_S: Final = "1"

@@ -6,16 +6,24 @@ as the browser can tell, and may read what it likes. Only the Host header says w
 
 import socket
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from server.http.errors import ApiError
-from server.settings import Settings
 
 Header = tuple[bytes, bytes]
 
 _UNIX_SUFFIX: Final = ".sock"
 # Names that nobody can register: RFC 6761, and ICANN's of 2024, which Docker uses.
 _RESERVED: Final = (".localhost", ".internal")
+
+
+class HostSettings(Protocol):
+    """What is asked of the settings."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def allowed_hosts(self) -> str: ...
 
 
 class HostPolicy:
@@ -25,7 +33,7 @@ class HostPolicy:
     --allowed-hosts are the only ones then, wherever the server listens.
     """
 
-    def __init__(self, settings: Settings, *, has_keys: bool) -> None:
+    def __init__(self, settings: HostSettings, *, has_keys: bool) -> None:
         bound = [host.strip() for host in settings.host.split(",") if host.strip()]
         allowed = [host.strip().lower() for host in settings.allowed_hosts.split(",")]
         names = [host for host in bound if not host.endswith(_UNIX_SUFFIX)]

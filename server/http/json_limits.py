@@ -3,18 +3,26 @@
 What it nests is walked by functions that recurse, and what it holds takes time on the event loop.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import orjson
 
 from engine_ext import json_shape
 from server.http.errors import invalid
 
-if TYPE_CHECKING:
-    from server.settings import Settings
+
+class JsonLimits(Protocol):
+    """What is asked of the settings."""
+
+    @property
+    def max_json_depth(self) -> int: ...
+    @property
+    def max_json_values(self) -> int: ...
+    @property
+    def max_json_numbers(self) -> int: ...
 
 
-def decode_json(data: bytes, settings: "Settings", what: str = "the body") -> Any:
+def decode_json(data: bytes, settings: JsonLimits, what: str = "the body") -> Any:
     """`data` decoded; `what` names it in errors. Raises: ApiError (400)."""
     # With fewer bytes than that it cannot be deeper or hold more.
     if len(data) > min(settings.max_json_depth, settings.max_json_values):
@@ -25,7 +33,7 @@ def decode_json(data: bytes, settings: "Settings", what: str = "the body") -> An
         raise invalid(f"{what} is not JSON: {error}") from None
 
 
-def _check(data: bytes, settings: "Settings", what: str) -> None:
+def _check(data: bytes, settings: JsonLimits, what: str) -> None:
     depth, n_values, n_numbers = json_shape(data)
     if depth > settings.max_json_depth:
         raise invalid(

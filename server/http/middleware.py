@@ -12,7 +12,7 @@ import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engine_ext.threads.client import client_key
+from engine_ext import client_key
 from server.completion.request_record import RequestRecord, open_record
 from server.completion.state import Phase, ServerState
 from server.http.api_keys import ApiKeys

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from typing import Final, NamedTuple
 
-from engine_ext.stats import EngineStats
+from engine_ext import EngineStats
 from server.completion.admission import Admission
 from server.metrics.metrics import Metrics
 

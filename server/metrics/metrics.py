@@ -22,8 +22,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from engine_ext.loading.decode_loop import DecodeLoop
-from engine_ext.stats import EngineState, EngineStats
+from engine_ext import DecodeLoop, EngineState, EngineStats
 from server.completion.histogram import Histogram
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from engine_ext.build_info import read_build_info
-from engine_ext.stats import EngineState
+from engine_ext import EngineState, read_build_info
 from server.chat.templates import ChatTemplates
 from server.completion.admission import Admission
 from server.completion.slot_table import SlotTable
 from server.completion.state import Phase, ServerState
 from server.completion.visible_tokens import VisibleTokens
+from server.description.openapi_route import openapi_route
 from server.http.direct_routes import DirectRoutes
 from server.http.errors import REFUSALS, ApiError, handle_error, unavailable
 from server.http.middleware import RequestMiddleware
@@ -43,7 +43,6 @@ from server.routes import (
     unserved,
 )
 from server.routes.chat_modules import import_chat
-from server.routes.openapi import openapi_route
 from server.routes.page import page_routes
 from server.settings import Settings
 from server.settings.model_defaults import with_model_defaults

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from engine_ext.errors import EngineError
-from server.process.host_memory import available_bytes
+from engine_ext import EngineError
+from server.settings.host_memory import available_bytes
 
 if TYPE_CHECKING:
     from engine_ext import EngineConfig, MemoryPlan

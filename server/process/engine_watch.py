@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Final
 
-from engine_ext.stats import EngineState
+from engine_ext import EngineState
 
 if TYPE_CHECKING:
     from engine_ext import Engine

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import structlog
 
-from engine_ext.native_log import LogTarget
+from engine_ext import LogTarget
 from server.process.plain_lines import PlainLines
 from server.settings import Settings
 

@@ -17,8 +17,7 @@ import uvicorn
 import uvloop
 from starlette.applications import Starlette
 
-from engine_ext import Engine, LogTarget, NativeLog
-from engine_ext.build_info import read_build_info
+from engine_ext import Engine, LogTarget, NativeLog, read_build_info
 from server.completion.state import Phase, ServerState
 from server.http.errors import unavailable
 from server.http.header_deadlines import HeaderDeadlines

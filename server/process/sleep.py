@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from engine_ext.errors import EngineError
+from engine_ext import EngineError
 from server.completion.visible_tokens import VisibleTokens
 from server.http.errors import unavailable
 

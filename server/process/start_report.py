@@ -8,7 +8,7 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from engine_ext.loading.decode_loop import DecodeLoop
+from engine_ext import DecodeLoop
 from server.settings import Settings
 
 _MIB: Final = 1024 * 1024

@@ -6,7 +6,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine_ext.stats import EngineState
+from engine_ext import EngineState
 from server.completion.state import Phase, ServerState, state_of
 from server.http.errors import JSON_TYPE, error_response, unavailable
 from server.http.routing import Routes

@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine_ext.build_info import read_build_info
+from engine_ext import read_build_info
 from server.completion.effective_params import EffectiveParams
 from server.completion.state import ServerState, state_of
 from server.http.errors import JSON_TYPE, no_such_model

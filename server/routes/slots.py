@@ -20,7 +20,7 @@ from server.http.errors import (
     unavailable,
 )
 from server.http.routing import Routes
-from server.schemas.values import json_type
+from server.values.json_values import json_type
 
 routes = Routes("slots")
 

@@ -14,7 +14,7 @@ from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.errors import JSON_TYPE, invalid, invalid_field
 from server.http.routing import Routes
-from server.schemas.values import json_type
+from server.values.json_values import json_type
 
 if TYPE_CHECKING:
     from engine_ext import Engine

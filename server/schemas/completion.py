@@ -6,10 +6,10 @@ from pydantic import ValidationError
 
 from server.http.errors import ApiError, invalid, invalid_field
 from server.schemas.lora import LoraScales, Scales
-from server.schemas.samplers import unknown_samplers
 from server.schemas.sampling import SamplingFields
-from server.schemas.values import INT32_MAX, Name, Only, Strings, Switch, Text, Whole, json_type
-from server.settings.chat import ReasoningFormat
+from server.values.json_values import INT32_MAX, Name, Only, Strings, Switch, Text, Whole, json_type
+from server.values.reasoning_format import ReasoningFormat
+from server.values.samplers import unknown_samplers
 
 MAX_CHOICES: Final = 128
 """OpenAI's limit. llama-server's is its number of slots; here the rest waits its turn."""

@@ -9,7 +9,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from server.schemas.values import fault
+from server.values.json_values import fault
 
 _SHAPE: Final = "must be an array of objects with 'id' and 'scale' fields"
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from server.http.errors import invalid_field
-from server.schemas.values import json_type
+from server.values.json_values import json_type
 
 
 def text_of(body: dict[str, Any], key: str, where: str = "", default: str | None = None) -> str:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from engine_ext import SamplingParams
 from server.http.errors import invalid_field
-from server.schemas.samplers import Chain
-from server.schemas.values import INT32_MAX, Only, Real, Strings, Switch, Text, Whole
+from server.values.json_values import INT32_MAX, Only, Real, Strings, Switch, Text, Whole
+from server.values.samplers import Chain
 
 # Fields whose value goes to the engine as it is.
 _SAME_NAME: Final = tuple(

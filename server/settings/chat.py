@@ -8,8 +8,7 @@ from pydantic import Field, field_validator
 
 from server.settings.options.option import Option
 from server.settings.options.option_group import OptionGroup
-
-ReasoningFormat = Literal["none", "auto", "deepseek", "deepseek-legacy"]
+from server.values.reasoning_format import ReasoningFormat
 
 
 class ChatSettings(OptionGroup):
@@ -173,7 +172,7 @@ class ChatSettings(OptionGroup):
 
 def _check_template(source: str) -> None:
     # Jinja2 is large, and only needed here where a template is given.
-    from server.chat.rendering.environment import TemplateFailure, check_syntax
+    from server.rendering.environment import TemplateFailure, check_syntax
 
     try:
         check_syntax(source)

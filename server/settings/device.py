@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from engine_ext.loading.model_options import SplitMode
+from engine_ext import SplitMode
 from server.settings.options.option import Option
 from server.settings.options.option_group import OptionGroup
 from server.settings.options.pairs import split_pairs

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from server.process.host_memory import available_bytes
+from server.settings.host_memory import available_bytes
 from server.settings.options.option import Option
 from server.settings.options.option_group import OptionGroup
 

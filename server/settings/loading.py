@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from engine_ext.loading.model_options import LazyMode, LoadMode, RopeScaling
+from engine_ext import LazyMode, LoadMode, RopeScaling
 from server.settings.options.option import Option
 from server.settings.options.option_group import OptionGroup
 from server.settings.options.pairs import split_list, split_pairs

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 import engine_ext
-from engine_ext.loading.config import CacheType
+from engine_ext import CacheType
 from server.settings.options.option import Option
 from server.settings.options.option_group import OptionGroup
 

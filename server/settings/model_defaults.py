@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from server.schemas.samplers import known_and_unknown
 from server.settings.settings import Settings
+from server.values.samplers import known_and_unknown
 
 _PREFIX: Final = "general.sampling."
 # Source: llama.cpp 0c1e57098 common/common.cpp:1118-1176.

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from engine_ext.sequence.sampling_params import RANDOM_SEED, SAMPLERS, SamplingParams
-from server.schemas.samplers import chain_of
+from engine_ext import RANDOM_SEED, SAMPLERS, SamplingParams
 from server.settings.options.option import Option
 from server.settings.options.option_group import OptionGroup
+from server.values.samplers import chain_of
 
 _ESCAPE: Final = re.compile(r"\\(?:([nrt'\"\\])|x([0-9a-fA-F]{2}))")
 _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t"}

@@ -9,8 +9,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, PrivateAttr, model_validator
 
-from engine_ext.loading.config import EngineConfig
-from engine_ext.loading.model_options import ModelOptions
+from engine_ext import EngineConfig, ModelOptions
 from server.settings.access import AccessSettings
 from server.settings.chat import ChatSettings
 from server.settings.device import DeviceSettings

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from engine_ext.loading.model_options import Numa
+from engine_ext import Numa
 from server.settings.cores import cores_of_mask, cores_of_range
 from server.settings.options.option import Option
 from server.settings.options.option_group import OptionGroup

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import orjson
 
 from engine_ext import FrameTemplate
-from server.chat.delta import ChatDelta, ToolCallDelta
+from server.chat.answer.delta import ChatDelta, ToolCallDelta
 from server.chat.plan import ChatPlan
 from server.completion.prompt import Prompt
 from server.completion.sequence_text import SequenceText

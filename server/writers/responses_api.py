@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
-from server.chat.delta import ChatDelta
+from server.chat.answer.delta import ChatDelta
 from server.chat.plan import ChatPlan
 from server.completion.prompt import Prompt
 from server.completion.sequence_text import SequenceText

@@ -15,7 +15,7 @@ import llama_cpp
 import pytest
 from llama_cpp.llama_grammar import json_schema_to_gbnf
 
-from engine_ext._load import load_native
+from engine_ext.base.native import load_native
 from engine_ext.sequence.grammar import native_parts
 from server.grammar.engine_parts import parts_of
 from server.grammar.gbnf import parse_gbnf

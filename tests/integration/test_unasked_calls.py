@@ -11,12 +11,12 @@ import jsonschema
 import pytest
 
 from engine_ext import Engine, EngineConfig
-from server.chat.harmony import CALL, is_harmony
-from server.chat.parser import AnswerSyntax, ChatParser
+from server.chat.answer.harmony import CALL, is_harmony
+from server.chat.answer.parser import AnswerSyntax, ChatParser
 from server.chat.renderer import Renderer
 from server.chat.templates import ChatTemplates
 from server.chat.tools.offer import Tool, read_tools
-from server.chat.tools.unasked import unasked_calls
+from server.chat.unasked import unasked_calls
 from server.grammar.compile import compile_for
 from server.http.errors import ApiError
 from server.settings import Settings

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from server.chat.spelling import Spelling, quoted
 from server.chat.tools.definitions import may_be_string, split_definitions
 from server.chat.tools.offer import Tool
+from server.chat.tools.spelling import Spelling, quoted
 from server.chat.tools.syntax import ToolSyntax
 from server.grammar.compile import MAX_LARK_BYTES
 from server.grammar.schema import SchemaError, for_llguidance

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from server.http.errors import invalid, invalid_field
-from server.schemas.values import json_type
+from server.values.json_values import json_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from engine_ext import (
     SequenceRequest,
     TokenFrames,
 )
+from engine_ext.loading.placement import Placement
 from engine_ext.sequence.token_stream import TokenStream
-from engine_ext.threads.placement import Placement
 
 if TYPE_CHECKING:
     from engine_ext import _native

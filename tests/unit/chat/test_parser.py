@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.chat.delta import ChatDelta
-from server.chat.parser import AnswerSyntax, ChatParser
+from server.chat.answer.delta import ChatDelta
+from server.chat.answer.parser import AnswerSyntax, ChatParser
 from server.chat.tools.offer import Tool
 from server.chat.tools.syntax import JSON_CALL, ToolSyntax
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 # Says hello to the first question, and does to itself at the next one what it is told.
 _SCRIPT = """
 import os, signal, sys
-from server.chat.rendering.frames import read_frame, write_frame
+from server.rendering.frames import read_frame, write_frame
 read_frame(sys.stdin.buffer)
 write_frame(sys.stdout.buffer, b'{"result":null}')
 read_frame(sys.stdin.buffer)

@@ -7,9 +7,9 @@ import pytest
 
 from engine_ext import FinishReason
 from server.completion.admission import Admission, Ticket
-from server.process.host_memory import available_bytes
 from server.routes.slots import is_file_name
 from server.settings import Settings
+from server.settings.host_memory import available_bytes
 from tests.support.scripted.asgi_client import get, post, turns
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app

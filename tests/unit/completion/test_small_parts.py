@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_ext import SamplingParams
-from engine_ext.native_log import LogTarget
+from engine_ext.base.native_log import LogTarget
 from server.completion.effective_params import EffectiveParams
 from server.completion.histogram import Histogram
 from server.completion.logprobs import token_probs, whole_text

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import pytest
 
-from engine_ext import _load
-from engine_ext._load import load_native
-from engine_ext.errors import EngineBuildError
+from engine_ext.base import native as loader
+from engine_ext.base.errors import EngineBuildError
+from engine_ext.base.native import load_native
 from engine_ext.llama_build.pins import LLAMA_COMMIT
 from server.cli.main import main
 
@@ -40,17 +40,17 @@ def test_the_installed_build_loads() -> None:
 def test_the_installed_build_has_the_structs_it_was_compiled_with() -> None:
     native = load_native()
     try:
-        _load._check_abi(importlib.import_module("llama_cpp"), native)
+        loader._check_abi(importlib.import_module("llama_cpp"), native)
     finally:  # llama_cpp has put a callback of its own in its place
-        native.install_log_sink(_load.LOG_WARN)
+        native.install_log_sink(loader.LOG_WARN)
 
 
 def test_another_builds_structs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = []
-    monkeypatch.setattr(_load, "_check_abi", lambda llama_cpp, _: looked_at.append(llama_cpp))
+    monkeypatch.setattr(loader, "_check_abi", lambda llama_cpp, _: looked_at.append(llama_cpp))
     load_native()
     assert not looked_at
-    monkeypatch.setattr(_load, "RECORD_NAME", "no_such_record.json")
+    monkeypatch.setattr(loader, "RECORD_NAME", "no_such_record.json")
     load_native()
     assert [module.__name__ for module in looked_at] == ["llama_cpp"]
 
@@ -98,12 +98,12 @@ def test_the_command_says_it_in_one_line(
 
 def test_another_release_is_refused() -> None:
     with pytest.raises(EngineBuildError, match=r"^llama-cpp-python 0\.3\.35 is installed, not 0"):
-        _load._check_version("0.3.35+cpu")
+        loader._check_version("0.3.35+cpu")
 
 
 @pytest.mark.parametrize("commit", [LLAMA_COMMIT, LLAMA_COMMIT[:7], LLAMA_COMMIT[:7] + "-dirty"])
 def test_the_pinned_commit_is_taken_however_git_wrote_it(commit: str) -> None:
-    _load._check_commit(fake_native(ggml_commit=lambda: commit))
+    loader._check_commit(fake_native(ggml_commit=lambda: commit))
 
 
 @pytest.mark.parametrize("commit", ["unknown", "", "0c1e5", "deadbee"])
@@ -111,18 +111,18 @@ def test_another_commit_is_refused(commit: str) -> None:
     with pytest.raises(
         EngineBuildError, match=rf"^the installed libllama is .* not {LLAMA_COMMIT}"
     ):
-        _load._check_commit(fake_native(ggml_commit=lambda: commit))
+        loader._check_commit(fake_native(ggml_commit=lambda: commit))
 
 
 def test_a_struct_of_another_size_is_refused() -> None:
     with pytest.raises(EngineBuildError, match=r"^llama_batch has another size"):
-        _load._check_abi(fake_llama_cpp(), fake_native(abi_sizes=lambda: {"llama_batch": 7}))
+        loader._check_abi(fake_llama_cpp(), fake_native(abi_sizes=lambda: {"llama_batch": 7}))
 
 
 def test_the_cpu_backend_takes_its_buffers_from_the_modules_new() -> None:
     # In a process of its own: here llama_cpp has loaded the libraries before.
     done = subprocess.run(
-        [sys.executable, "-c", "from engine_ext._load import load_native; load_native()"],
+        [sys.executable, "-c", "from engine_ext.base.native import load_native; load_native()"],
         env={**os.environ, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"},
         capture_output=True,
         text=True,

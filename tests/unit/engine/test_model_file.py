@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_ext.errors import ModelLoadError
+from engine_ext.base.errors import ModelLoadError
 from engine_ext.loading.model_file import check_model_file
 from engine_ext.loading.model_info import describe
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine_ext.loading.config import EngineConfig
 from engine_ext.loading.model_options import ModelOptions
-from engine_ext.threads.placement import Placement, place
+from engine_ext.loading.placement import Placement, place
 
 MODEL = Path("model.gguf")
 SMT = ("one thread a core", "siblings side by side", "siblings apart")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine_ext._load import load_native
+from engine_ext.base.native import load_native
 from server.completion.text_stream import TextStream, engine_stops
 
 _native = load_native()

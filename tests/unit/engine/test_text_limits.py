@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine_ext import FinishReason
-from engine_ext._load import load_native
+from engine_ext.base.native import load_native
 from server.completion.text_stream import engine_stops
 
 _native = load_native()

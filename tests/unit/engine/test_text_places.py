@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine_ext import GrammarPart
-from engine_ext._load import load_native
+from engine_ext.base.native import load_native
 from engine_ext.sequence.grammar import native_parts
 from server.grammar.engine_parts import MAX_PARTS, parts_of
 from server.grammar.gbnf import parse_gbnf

@@ -8,7 +8,7 @@ import pytest
 
 import server.chat.plan
 from engine_ext import FinishReason
-from server.chat.delta import ChatDelta, ToolCallDelta
+from server.chat.answer.delta import ChatDelta, ToolCallDelta
 from server.completion.state import Phase
 from tests.support.scripted.asgi_client import AsgiRequest, post
 from tests.support.scripted.fake_engine import FakeEngine

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from server.schemas.samplers import known_and_unknown
 from server.settings import Settings
 from server.settings.model_defaults import with_model_defaults
+from server.values.samplers import known_and_unknown
 from tests.support.llama_source import source_text
 from tests.support.scripted.asgi_client import post
 from tests.support.scripted.fake_engine import FakeEngine

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine_ext.build_info import read_build_info
+from engine_ext import read_build_info
 from server.http.errors import JSON_TYPE
 from server.http.routing import Routes
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from engine_ext import GrammarError, GrammarTrigger
-from server.chat.spelling import mark_trigger
 from server.chat.tools.grammar import harmony_call, tool_grammar
 from server.chat.tools.offer import Tool
+from server.chat.tools.spelling import mark_trigger
 from server.grammar.compile import compile_for
 from server.grammar.schema import SchemaError, for_llguidance
 from server.grammar.spec import GrammarSpec
@@ -18,7 +18,7 @@ from server.http.errors import ApiError, invalid_field
 
 if TYPE_CHECKING:
     from engine_ext import Engine
-    from server.chat.parser import AnswerSyntax
+    from server.chat.answer.parser import AnswerSyntax
 
 _ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
 _HARMONY_PLACES: Final = ("<|channel|>commentary", "<|channel|>analysis", "<|start|>assistant")

@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from engine_ext._load import load_native
-from engine_ext.errors import EngineBusy, EngineError, ModelLoadError
+from engine_ext.base.errors import EngineBusy, EngineError, ModelLoadError
+from engine_ext.base.native import load_native
+from engine_ext.engine.stats import EngineState, EngineStats
+from engine_ext.engine.tokenizer import Tokenizer
 from engine_ext.loading.config import EngineConfig
 from engine_ext.loading.decode_loop import DecodeLoop
 from engine_ext.loading.model_file import check_model_file
 from engine_ext.loading.model_info import ModelInfo, read_model_info
 from engine_ext.loading.native_config import DECODE_LOOPS, native_config
+from engine_ext.loading.placement import Placement, place
 from engine_ext.sequence.events import EventKind, FinishReason
 from engine_ext.sequence.grammar import (
     Grammar,
@@ -30,10 +33,7 @@ from engine_ext.sequence.request import SequenceRequest
 from engine_ext.sequence.sampling_params import SamplingParams
 from engine_ext.sequence.slots import Slots
 from engine_ext.sequence.token_stream import TokenStream
-from engine_ext.stats import EngineState, EngineStats
 from engine_ext.threads.front_end_cores import FrontEndCores
-from engine_ext.threads.placement import Placement, place
-from engine_ext.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from engine_ext import _native

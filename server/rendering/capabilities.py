@@ -7,8 +7,8 @@ The nine answers are llama-server's `chat_template_caps`; the trials are those o
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from server.chat.rendering.environment import CompiledTemplate, TemplateFailure
-from server.chat.rendering.tracking import TrackedList, TrackedString, Usage, track, untrack
+from server.rendering.environment import CompiledTemplate, TemplateFailure
+from server.rendering.tracking import TrackedList, TrackedString, Usage, track, untrack
 
 _MARK: Final = "STRING_MARKER"
 _USER: Final = {"role": "user", "content": "User message"}

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from server.chat import harmony
-from server.chat.blank_text import WithoutBlank
-from server.chat.delta import ChatDelta, ToolCallDelta, merged
-from server.chat.json_reader import NotJson
-from server.chat.text_source import EndOfText, Reading, TextSource, n_held
-from server.chat.tools.call_reader import CallReader, call_reader
+from server.chat.answer import harmony
+from server.chat.answer.blank_text import WithoutBlank
+from server.chat.answer.call_reader import CallReader, call_reader
+from server.chat.answer.delta import ChatDelta, ToolCallDelta, merged
+from server.chat.answer.json_reader import NotJson
+from server.chat.answer.text_source import EndOfText, Reading, TextSource, n_held
 from server.chat.tools.offer import Tool
 from server.chat.tools.syntax import ToolSyntax
-from server.settings.chat import ReasoningFormat
+from server.values.reasoning_format import ReasoningFormat
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Final
 
 import orjson
 
-from server.chat.text_source import EndOfText, Reading, TextSource
+from server.chat.answer.text_source import EndOfText, Reading, TextSource
 
 MAX_DEPTH: Final = 64
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]+')

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from engine_ext._load import load_native
+from engine_ext.base.native import load_native
 
 if TYPE_CHECKING:
     from engine_ext import _native

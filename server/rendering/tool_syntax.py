@@ -7,9 +7,9 @@ import json
 import re
 from typing import Any, Final
 
-from server.chat.common_prefix import common_prefix
-from server.chat.rendering.capabilities import Capabilities, Trial
-from server.chat.rendering.environment import CompiledTemplate
+from server.rendering.capabilities import Capabilities, Trial
+from server.rendering.common_prefix import common_prefix
+from server.rendering.environment import CompiledTemplate
 
 _NAME: Final = "pr0be_t00l"
 _KEYS: Final = ("pr0be_a", "pr0be_b")

@@ -16,8 +16,8 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from engine_ext.build_info import RECORD_NAME
-from engine_ext.errors import EngineBuildError
+from engine_ext.base.build_info import RECORD_NAME
+from engine_ext.base.errors import EngineBuildError
 from engine_ext.llama_build.pins import LLAMA_COMMIT, VERSION
 
 _REBUILD = "run `make build`"

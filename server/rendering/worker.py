@@ -1,4 +1,4 @@
-"""The process that renders: `python -m server.chat.rendering.worker`.
+"""The process that renders: `python -m server.rendering.worker`.
 
 It answers what comes on standard input on standard output (`frames`), and ends with its input. A
 timer of CPU time ends it when an answer takes too long, whatever it is doing.
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import orjson
 
-from server.chat.rendering.analysis import analyse
-from server.chat.rendering.environment import CompiledTemplate, TemplateFailure
-from server.chat.rendering.frames import CPU_LIMIT_S, read_frame, write_frame
+from server.rendering.analysis import analyse
+from server.rendering.environment import CompiledTemplate, TemplateFailure
+from server.rendering.frames import CPU_LIMIT_S, read_frame, write_frame
 
 MEMORY_LIMIT_BYTES: Final = 768 * 2**20
 

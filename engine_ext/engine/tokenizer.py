@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from engine_ext.errors import TextError
+from engine_ext.base.errors import TextError
 from engine_ext.threads.fair_threads import FairThreads
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from server.schemas.values import wrong_type
+from server.values.json_values import wrong_type
 
 _BY_LETTER: Final = {
     "e": "penalties",

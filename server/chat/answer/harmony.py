@@ -8,8 +8,8 @@ Source: https://cookbook.openai.com/articles/openai-harmony
 import re
 from typing import Final, Protocol
 
-from server.chat.json_reader import JsonReader, NotJson
-from server.chat.text_source import EndOfText, Reading, TextSource, n_held
+from server.chat.answer.json_reader import JsonReader, NotJson
+from server.chat.answer.text_source import EndOfText, Reading, TextSource, n_held
 from server.chat.tools.syntax import ToolSyntax
 
 MARKS: Final = ("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>")

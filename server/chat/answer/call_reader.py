@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 import orjson
 
-from server.chat.json_reader import JsonReader, NotJson
-from server.chat.text_source import EndOfText, Reading, TextSource
+from server.chat.answer.json_reader import JsonReader, NotJson
+from server.chat.answer.text_source import EndOfText, Reading, TextSource
 from server.chat.tools.offer import Tool
 from server.chat.tools.syntax import ToolSyntax
 

@@ -7,9 +7,9 @@ in it is rendered, and what stands around the marks is what the model was traine
 import re
 from typing import Any, Final
 
-from server.chat.rendering.capabilities import Trial, probe
-from server.chat.rendering.environment import CompiledTemplate
-from server.chat.rendering.tool_syntax import find_tool_syntax
+from server.rendering.capabilities import Trial, probe
+from server.rendering.environment import CompiledTemplate
+from server.rendering.tool_syntax import find_tool_syntax
 
 # Tags that models write although their templates drop or hide the reasoning of earlier turns.
 _KNOWN_TAGS: Final = (

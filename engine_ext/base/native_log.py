@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from engine_ext._load import load_native
+from engine_ext.base.native import load_native
 
 # llama.cpp says at "info" what it does while loading, at length.
 _LEVELS: Final[dict[str | None, int]] = {

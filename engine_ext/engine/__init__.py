@@ -1,0 +1,1 @@
+"""The engine itself. Programs take it from `engine_ext`."""

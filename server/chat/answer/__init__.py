@@ -1,0 +1,1 @@
+"""What a model's text means: reasoning, content, tool calls."""

@@ -1,0 +1,1 @@
+"""Single values that requests and settings share: their names, checks and wording."""
