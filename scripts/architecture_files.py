@@ -1,19 +1,22 @@
-"""Writes the file tables of docs/architecture.md from the first sentence of every file.
+"""Writes docs/files.md from the first sentence of every file.
 
-`python scripts/architecture_files.py` rewrites the section below "## Files"; `--check` only says
-whether it is up to date (exit 1 if not).
+`python scripts/architecture_files.py` rewrites the page; `--check` only says whether it is up to
+date (exit 1 if not).
 """
 
 import ast
 import re
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENT = ROOT / "docs" / "architecture.md"
-MARK = "## Files\n"
+PAGE = ROOT / "docs" / "files.md"
+INTRO = """# Files
+
+Written by `scripts/architecture_files.py` from the first sentence of every file. What happens to a
+request and to a token is in [architecture.md](architecture.md).
+"""
 FOLDERS = ("csrc", "engine_ext", "server")
 C_LIKE = {".h", ".cpp", ".cu", ".cuh", ".inc"}
 
@@ -32,10 +35,7 @@ def first_sentence(path: Path) -> str:
 
 def described_files() -> dict[str, dict[str, str]]:
     """Folder -> file -> what it is. A .cpp or .cu that has a header of its name shares its row."""
-    listed = subprocess.run(
-        ["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, check=True, text=True
-    ).stdout.split()
-    paths = [Path(name) for name in listed]
+    paths = [path.relative_to(ROOT) for name in FOLDERS for path in (ROOT / name).rglob("*.*")]
     tables: dict[str, dict[str, str]] = defaultdict(dict)
     for path in paths:
         is_source = path.suffix in C_LIKE or path.suffix == ".py"
@@ -53,25 +53,25 @@ def described_files() -> dict[str, dict[str, str]]:
 
 
 def render() -> str:
-    """The section's text."""
-    parts = [MARK]
+    """The whole page."""
+    parts = [INTRO]
     for folder, files in sorted(described_files().items()):
         rows = "".join(f"| `{name}` | {what} |\n" for name, what in sorted(files.items()))
-        parts.append(f"\n`{folder}/`\n\n| file | what |\n|---|---|\n{rows}")
+        parts.append(f"\n## `{folder}/`\n\n| file | what |\n|---|---|\n{rows}")
     return "".join(parts)
 
 
-def main() -> None:
-    """Command line."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    head, _, _ = text.partition(MARK)
-    wanted = head + render()
-    if "--check" in sys.argv:
-        if text != wanted:
-            sys.exit("docs/architecture.md is behind: python scripts/architecture_files.py")
-        return
-    DOCUMENT.write_text(wanted, encoding="utf-8")
+def main() -> int:
+    """0, or with --check 1 if the page is not up to date."""
+    made = render()
+    if "--check" in sys.argv[1:]:
+        if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != made:
+            print("docs/files.md is not up to date: run python scripts/architecture_files.py")
+            return 1
+        return 0
+    PAGE.write_text(made, encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
