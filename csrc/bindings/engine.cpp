@@ -83,7 +83,7 @@ void bind_engine(nb::module_& m) {
           "request_id"_a)
       .def(
           "act",
-          [](PyEngine& self, std::shared_ptr<SlotAction> action) {
+          [](PyEngine& self, const std::shared_ptr<SlotAction>& action) {
             return self.get().submit(action);
           },
           "action"_a)

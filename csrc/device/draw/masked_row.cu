@@ -32,10 +32,10 @@ void MaskedRow::restore(float* logits, std::span<const std::uint32_t> allowed,
   const std::size_t n = std::min(allowed.size(), staging_.size());
   std::copy_n(allowed.begin(), n, staging_.data());
   std::fill(staging_.data() + n, staging_.data() + staging_.size(), 0U);
-  cuda_check(cudaMemcpyAsync(allowed_.data(), staging_.data(),
-                             staging_.size() * sizeof(std::uint32_t), cudaMemcpyHostToDevice,
-                             stream),
-             "cudaMemcpyAsync");
+  cuda_check(
+      cudaMemcpyAsync(allowed_.data(), staging_.data(), staging_.size() * sizeof(std::uint32_t),
+                      cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
   constexpr std::int32_t kBlock = 256;
   const auto n_blocks = static_cast<unsigned>((n_vocab_ + kBlock - 1) / kBlock);
   mask_row<<<n_blocks, kBlock, 0, stream>>>(row_.data(), allowed_.data(), n_vocab_, logits);

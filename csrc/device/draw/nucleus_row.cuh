@@ -31,7 +31,8 @@ struct NucleusRow {
 };
 
 // How a chain goes on from the best logit; divides by 0 if only the best can be drawn.
-__device__ inline NucleusRow nucleus_row(const DeviceSamplerState& s, const float* logits, float best) {
+__device__ inline NucleusRow nucleus_row(const DeviceSamplerState& s, const float* logits,
+                                         float best) {
   // Without min-p: as far down as tokens of a peaked row may matter.
   constexpr float kReach = 9.0F;
   const TemperatureScale scale = temperature_scale(s.nucleus.temperature, best);

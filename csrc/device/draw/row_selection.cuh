@@ -7,8 +7,8 @@
 
 #include "device/draw/row_keys.cuh"
 #include "device/draw/sample_kernels.h"
-#include "sampling/candidates/candidates.h"
 #include "sampling/arithmetic/float_math.h"
+#include "sampling/candidates/candidates.h"
 
 namespace unpaced {
 

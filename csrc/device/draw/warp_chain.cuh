@@ -7,8 +7,8 @@
 #pragma once
 
 #include "device/draw/row_selection.cuh"
-#include "sampling/chain/min_p.h"
 #include "sampling/candidates/softmax.h"
+#include "sampling/chain/min_p.h"
 #include "sampling/chain/temperature.h"
 #include "sampling/chain/top_k.h"
 #include "sampling/chain/top_n_sigma.h"

@@ -3,12 +3,12 @@
 // Device code of sample_kernels.cu.
 #pragma once
 
-#include "device/state/loop_state.h"
 #include "device/draw/nucleus.cuh"
 #include "device/draw/ordered_scan.cuh"
 #include "device/draw/row_selection.cuh"
 #include "device/draw/text_penalties.cuh"
 #include "device/draw/wide_list.cuh"
+#include "device/state/loop_state.h"
 #include "sampling/chain/temperature.h"
 #include "sampling/chain/xtc.h"
 

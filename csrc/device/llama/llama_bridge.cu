@@ -13,8 +13,8 @@ LlamaBridge::LlamaBridge(llama_context* context) : inside_(std::make_unique<Insi
   if (!ggml_backend_sched_reserve(in.scheduler, in.graph)) {
     refuse("no device memory for the decode graph");
   }
-  // It also takes the most scratch memory. ggml's pool of that keeps what it has, and where memory is
-  // short it could not grow within a capture without aborting the process.
+  // It also takes the most scratch memory. ggml's pool of that keeps what it has, and where memory
+  // is short it could not grow within a capture without aborting the process.
   open({.stream = 0, .n_kv = n_cells()});
   run();
   open({.stream = 0, .n_kv = std::min(n_cells(), 256)});
@@ -118,8 +118,8 @@ void LlamaBridge::commit(std::int32_t sequence, std::int32_t position, const Cel
   const auto is_taken = [&held](std::int32_t cell) {
     return !held.is_empty(static_cast<std::uint32_t>(cell));
   };
-  if (std::any_of(plan.cells.begin(), plan.cells.begin() + static_cast<std::ptrdiff_t>(tokens.size()),
-                  is_taken)) {
+  if (std::any_of(plan.cells.begin(),
+                  plan.cells.begin() + static_cast<std::ptrdiff_t>(tokens.size()), is_taken)) {
     refuse("a planned KV cell has been taken");
   }
   const auto found = inside_->find_cells(sequence, position, tokens);

@@ -1,9 +1,9 @@
 // The inside of LlamaBridge, on llama.cpp's own classes. llama_bridge.cu alone includes it.
 #pragma once
 
-#include "device/state/cuda_memory.h"
 #include "device/llama/llama_bridge.h"
 #include "device/llama/llama_internals.cuh"
+#include "device/state/cuda_memory.h"
 
 namespace unpaced {
 namespace {

@@ -119,7 +119,6 @@ using unpaced::EngineConfig;
 using unpaced::FinishReason;
 using unpaced::RequestId;
 using unpaced::RequestSpec;
-using unpaced::SamplerKind;
 using unpaced::Slot;
 using unpaced::Stepper;
 using unpaced::test::ModelEngine;

@@ -19,7 +19,6 @@ using unpaced::EventPublisher;
 using unpaced::RequestSpec;
 using unpaced::Slot;
 using unpaced::SlotKeeper;
-using unpaced::SlotKeeperOptions;
 using unpaced::SlotPhase;
 using unpaced::Stepper;
 using unpaced::TokenId;

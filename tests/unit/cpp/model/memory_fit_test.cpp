@@ -10,7 +10,6 @@
 
 namespace {
 
-using unpaced::DeviceInfo;
 using unpaced::EngineConfig;
 using unpaced::fit_to_memory;
 using unpaced::FittedConfig;

@@ -123,7 +123,7 @@ TEST(tokens_do_not_depend_on_the_rows_alignment) {
 
 TEST(the_row_is_not_modified) {
   const std::vector<float> logits = random_logits(3);
-  const std::vector<float> before = logits;
+  const std::vector<float> before = logits;  // NOLINT(performance-unnecessary-copy-initialization)
   Sampler sampler(kVocab, kContext);
   for (const SamplingParams& params : all_kinds_of_params()) {
     sampler.reset(params, kBiases, nullptr, std::vector<TokenId>{1, 2, 1, 2});

@@ -56,7 +56,6 @@ TEST(introsort_makes_the_exchanges_of_std_sort) {
   struct Item {
     float key;
     std::int32_t position;
-    bool operator==(const Item&) const = default;
   };
   std::mt19937 rng(1);
   const auto less = [](const Item& a, const Item& b) { return a.key < b.key; };

@@ -1,10 +1,13 @@
 // Compiles the shared sampling arithmetic as device code: a whole chain on a list of candidates.
-//   nvcc -std=c++20 -arch=sm_90 --fmad=false -I csrc -c tests/unit/cpp/sampling/sampling_on_device.cu
+//
+//   nvcc -std=c++20 -arch=sm_90 --fmad=false -I csrc -c FILE
+//
+// with FILE tests/unit/cpp/sampling/sampling_on_device.cu
+#include "sampling/arithmetic/mt19937.h"
 #include "sampling/candidates/draw.h"
 #include "sampling/chain/dry.h"
 #include "sampling/chain/min_p.h"
 #include "sampling/chain/mirostat.h"
-#include "sampling/arithmetic/mt19937.h"
 #include "sampling/chain/penalties.h"
 #include "sampling/chain/sampling_params.h"
 #include "sampling/chain/temperature.h"

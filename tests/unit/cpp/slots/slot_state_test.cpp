@@ -16,7 +16,6 @@
 namespace {
 
 using unpaced::EngineConfig;
-using unpaced::EventKind;
 using unpaced::FinishReason;
 using unpaced::RequestId;
 using unpaced::RequestSpec;

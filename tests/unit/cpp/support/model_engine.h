@@ -26,7 +26,7 @@ class ModelEngine {
   // Wraps the stepper where `wrap` is given.
   using Wrap = std::function<std::unique_ptr<Stepper>(std::unique_ptr<Stepper>)>;
 
-  explicit ModelEngine(EngineConfig config, std::size_t n_events = 4096, Wrap wrap = nullptr)
+  explicit ModelEngine(EngineConfig config, std::size_t n_events = 4096, const Wrap& wrap = nullptr)
       : front({.n_slots = config.n_slots,
                .n_waiting_max = config.n_waiting_max,
                .keeper = {.cache_bytes_max = config.cache_bytes_max,
