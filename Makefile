@@ -60,17 +60,27 @@ test-clients: $(STAMPS)/dev $(STAMPS)/clients  ## openai, litellm, lm-eval, Verc
 	@echo "clients"
 	@$(PY) -m pytest tests/e2e/test_clients.py $(PYTEST_ARGS)
 
-lint: $(STAMPS)/dev  ## ruff, mypy, clang-format: what is wrong, changing nothing
-	@echo "ruff, mypy, clang-format"
+# What clang-format is for: all C++ and CUDA of ours.
+CPP_FILES = $(sort $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc'))
+
+lint: $(STAMPS)/dev  ## Style, types, who knows whom, pages that are made: what is wrong, changing nothing
+	@echo "ruff, mypy, import-linter, dead code, clang-format, clang-tidy, includes, folders, docs/files.md, docs/flags.md"
 	@$(PY) -m ruff check --quiet --output-format concise .
 	@$(PY) -m ruff format --check --quiet . || { echo "Not formatted; make format does it:"; $(PY) -m ruff format --check .; }
 	@$(PY) -m mypy --no-error-summary --cache-dir .build/cache/mypy
-	@find csrc tests/unit/cpp -name '*.h' -o -name '*.cpp' | sort | xargs $(VENV)/bin/clang-format --dry-run -Werror
+	@$(VENV)/bin/lint-imports --no-logo --cache-dir .build/cache/imports >.build/logs/imports.log || { cat .build/logs/imports.log; exit 1; }
+	@$(PY) scripts/dead_code.py
+	@$(VENV)/bin/clang-format --dry-run -Werror $(CPP_FILES)
+	@$(PY) scripts/clang_tidy.py
+	@$(PY) scripts/include_layers.py
+	@$(PY) scripts/folder_sizes.py
+	@$(PY) scripts/architecture_files.py --check
+	@$(PY) scripts/flags_page.py --check
 
 format: $(STAMPS)/dev  ## Format Python and C++ in place
 	@$(PY) -m ruff check --quiet --fix-only --select I .
 	@$(PY) -m ruff format .
-	@find csrc tests/unit/cpp -name '*.h' -o -name '*.cpp' | sort | xargs $(VENV)/bin/clang-format -i
+	@$(VENV)/bin/clang-format -i $(CPP_FILES)
 
 lock:  ## Bring the lock files up to date with pyproject.toml
 	@test -x .build/uv/bin/uv || { $(PYTHON) -m venv .build/uv && .build/uv/bin/python -m pip install --quiet uv; }

@@ -61,8 +61,3 @@ class FinishReason(IntEnum):
     """A line is indented less than `Request.n_indent`: it and what follows is cut off."""
     TIME_LIMIT = 14
     """A new line came later than `Request.t_max_ms` after the first token."""
-
-    @property
-    def is_error(self) -> bool:
-        """True where the request did not get what it asked for through a fault of the engine."""
-        return self in (FinishReason.NON_FINITE, FinishReason.DECODE_FAILED, FinishReason.EXCEPTION)

@@ -152,11 +152,6 @@ def read_command_line(arguments: Sequence[str]) -> CommandLine:
         raise SettingsError(_sentence(error, values)) from None
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
-    """The settings of `read_command_line`; raises what it raises."""
-    return read_command_line(arguments).settings
-
-
 def _dashes(argument: str) -> str:
     """`--foo_bar=x_y` to `--foo-bar=x_y`."""
     if not argument.startswith("--"):

@@ -51,11 +51,6 @@ class TextStream:
         self.stopping_word = ""
 
     @property
-    def stopped(self) -> bool:
-        """True once a stop string was seen."""
-        return self.stopping_word != ""
-
-    @property
     def partial(self) -> bytes:
         """The beginning of a UTF-8 sequence that the last token ended in, at most 3 bytes.
 

@@ -65,11 +65,6 @@ def completion_fields() -> dict[str, Schema]:
     return _fields_of(CompletionBody)
 
 
-def sampling_fields() -> dict[str, Schema]:
-    """Those that say how tokens are drawn, and what the text must be."""
-    return _fields_of(SamplingFields)
-
-
 def _fields_of(model: type[SamplingFields]) -> dict[str, Schema]:
     found: dict[str, Any] = model.model_json_schema()["properties"]
     fields = {name: _field(name, schema) for name, schema in found.items() if name not in _INTERNAL}

@@ -28,7 +28,7 @@ def imported(statement: str) -> set[str]:
             {"pydantic", "fastapi", "llama_cpp", "structlog", "numpy", "asyncio", "httpx"},
         ),
         (
-            "from server.cli.flags import read_settings; read_settings([])",
+            "from server.cli.flags import read_command_line; read_command_line([])",
             {"fastapi", "llama_cpp", "structlog", "numpy", "httpx", "uvicorn", "uvloop"},
         ),
         (

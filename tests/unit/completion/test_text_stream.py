@@ -94,7 +94,7 @@ def run(pieces: Sequence[bytes], stops: Sequence[str]) -> tuple[list[str], str]:
     sent = []
     for piece in pieces:
         sent.append(stream.push(piece))
-        if stream.stopped:
+        if stream.stopping_word:
             break
     sent.append(stream.finish())
     return sent, stream.stopping_word
@@ -137,7 +137,7 @@ def test_no_more_is_held_back_than_may_become_a_stop(data: bytes, stops: list[st
         for piece in pieces:
             seen += piece
             sent += stream.push(piece)
-            if stream.stopped:
+            if stream.stopping_word:
                 break
             held = _whole_characters(seen).removeprefix(sent)
             assert held == "" or any(stop.startswith(held) and stop != held for stop in stops)

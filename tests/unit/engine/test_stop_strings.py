@@ -24,7 +24,7 @@ def text_stream_match(pieces: Sequence[bytes], stops: Sequence[str]) -> int:
     stream = TextStream(stops)
     for i, piece in enumerate(pieces):
         stream.push(piece)
-        if stream.stopped:
+        if stream.stopping_word:
             return i
     return -1
 

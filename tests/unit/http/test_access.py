@@ -7,7 +7,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.cli.flags import read_settings
 from server.completion.state import Phase, ServerState
 from server.http.api_keys import ApiKeys
 from server.http.cors import CorsPolicy
@@ -15,6 +14,7 @@ from server.settings import Settings, SettingsError
 from tests.support.scripted.asgi_client import AsgiRequest, get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from tests.support.settings import read_settings
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,11 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from engine_ext import EngineConfig
-from server.cli.flags import read_settings, serve_parser
+from server.cli.flags import serve_parser
 from server.cli.print_config import print_config
 from server.settings import Settings, SettingsError
 from server.settings.options.option import is_switch, option_of
+from tests.support.settings import read_settings
 
 _VALUES = ("1", "2", "0.5", "x", "on", "0", "-1", "a.b=CPU", "5+1", "0-1", "1,2", "tests")
 _PAIRS = (

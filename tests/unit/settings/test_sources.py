@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from server.cli.flags import read_settings, serve_parser
+from server.cli.flags import serve_parser
 from server.settings import Settings, SettingsError
 from server.settings.model import DEMO_MODEL
 from server.settings.options.option import option_of
+from tests.support.settings import read_settings
 
 
 @pytest.fixture(autouse=True)

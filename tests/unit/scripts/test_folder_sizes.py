@@ -1,0 +1,31 @@
+"""scripts/folder_sizes.py finds folders with more than 20 files of code."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "folder_sizes.py"
+
+
+def check(root: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, SCRIPT, root], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def test_the_21st_file_is_one_too_many(tmp_path: Path) -> None:
+    folder = tmp_path / "server" / "http"
+    folder.mkdir(parents=True)
+    for i in range(20):
+        (folder / f"file_{i}.py").write_text("x = 1\n" * (i + 1))
+    for name in ("__init__.py", "page.html", "data.json"):
+        (folder / name).write_text("")
+    assert check(tmp_path) == (
+        0,
+        "server: 20 files, of 10 lines in the median; server/http/file_19.py has 20\n",
+    )
+    (folder / "one_more.pyi").write_text("")
+    code, text = check(tmp_path)
+    assert code == 1
+    assert "server/http/ has 21 files, more than 20" in text
