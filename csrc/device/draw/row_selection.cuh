@@ -79,7 +79,8 @@ __device__ inline std::uint32_t group_threshold(const std::uint64_t* keys, std::
   return low;
 }
 
-// Fills shared.team.words with the keys of all logits that reach the key. False: there are too many.
+// Fills shared.team.words with the keys of all logits that reach the key. False: there are too
+// many.
 __device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t* keys,
                                Shared& shared, std::uint64_t threshold) {
   const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
