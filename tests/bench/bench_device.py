@@ -35,6 +35,7 @@ from tests.bench.rig.device_servers import (
 )
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.peer import Peer
+from tests.bench.rig.results import save_figures
 
 CHAINS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -228,7 +229,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, nargs="+", required=True)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--n", type=int, default=512, help="tokens a request")
-    parser.add_argument("--out", type=Path, help="folder for device-PART.json")
+    parser.add_argument("--out", type=Path, help="folder for results/device-PART.json")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
@@ -242,9 +243,7 @@ def main() -> None:
         "results": results,
     }
     if arguments.out is not None:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        path = arguments.out / f"device-{arguments.part}.json"
-        path.write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, f"device-{arguments.part}", report)
 
 
 if __name__ == "__main__":

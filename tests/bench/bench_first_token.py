@@ -8,7 +8,6 @@ of it is in any cache. The client's time, from sending the request; medians, wit
 """
 
 import argparse
-import json
 import random
 import statistics
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.peer import Peer
+from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 from tests.bench.rig.sse_client import stream_completion
 
@@ -94,7 +94,7 @@ def row(case: Case, answers: dict[str, list[Answer]]) -> str:
 
 
 def main() -> None:
-    """Print a table a model; with --out write first_token.json."""
+    """Print a table a model; with --out write results/first_token.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, nargs="+", required=True)
     parser.add_argument("--peer", type=Path, help="folder with llama-server")
@@ -111,8 +111,7 @@ def main() -> None:
             results.append({"model": model.name, "cases": measure_model(given, model, scratch)})
     if given.out is not None:
         report = {"hardware": hardware, "flags": given.flags, "models": results}
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "first_token.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(given.out, "first_token", report)
 
 
 def measure_model(given: argparse.Namespace, model: Path, scratch: Path) -> list[dict[str, Any]]:

@@ -31,6 +31,7 @@ from server.grammar.compile import compile_for
 from server.grammar.spec import GrammarSpec
 from tests.bench.make_random_model import QUANTS, Shape, write_model
 from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.results import save_figures
 from tests.support.llama_source import grammar
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
@@ -298,13 +299,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("vocabulary", type=Path, help="models/ggml-vocab-llama-bpe.gguf")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="folder for grammar.json")
+    parser.add_argument("--out", type=Path, help="folder for results/grammar.json")
     arguments = parser.parse_args()
     report = asyncio.run(run(arguments.vocabulary, arguments.rounds))
     print(f"first grammar {report['first_grammar_ms']:.0f} ms; {report['hardware']}")
     if arguments.out is not None:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "grammar.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, "grammar", report)
 
 
 if __name__ == "__main__":

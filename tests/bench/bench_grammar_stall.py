@@ -23,6 +23,7 @@ from server.grammar.spec import GrammarSpec
 from tests.bench.bench_grammar import TINY, summary
 from tests.bench.make_random_model import QUANTS, write_model
 from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.results import save_figures
 
 # Ambiguous at every character, so that its masks take milliseconds.
 HOSTILE: Final = "root ::= [a-z ] root [a-z ] | [a-z ]"
@@ -79,13 +80,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("vocabulary", type=Path, help="models/ggml-vocab-llama-bpe.gguf")
     parser.add_argument("--tokens", type=int, default=400)
-    parser.add_argument("--out", type=Path, help="folder for grammar_stall.json")
+    parser.add_argument("--out", type=Path, help="folder for results/grammar_stall.json")
     arguments = parser.parse_args()
     report = asyncio.run(run(arguments.vocabulary, arguments.tokens))
     print(json.dumps(report, indent=1))
     if arguments.out is not None:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "grammar_stall.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, "grammar_stall", report)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ pinned away from the decode core. Figures are medians over the rounds.
 
 import argparse
 import contextlib
-import json
 import os
 import statistics
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any
 
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.peer import Peer
+from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 from tests.bench.rig.sse_client import StreamTiming, stream_completion
 
@@ -207,7 +207,7 @@ def main() -> None:
         "--ctx", type=int, default=512, help="near --n: llama-bench has just that, and it costs"
     )
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between measurements")
-    parser.add_argument("--out", type=Path, help="folder for http.json and http.md")
+    parser.add_argument("--out", type=Path, help="folder for results/http.json and http.md")
     arguments = parser.parse_args()
     results = [
         run_model(arguments, model, n_threads, n_slots)
@@ -227,8 +227,7 @@ def main() -> None:
     }
     print(markdown(report))
     if arguments.out is not None:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "http.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, "http", report)
         (arguments.out / "http.md").write_text(markdown(report))
 
 

@@ -34,6 +34,7 @@ from typing import Any
 from tests.bench.bench_http import DEMO
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.peer import Peer
+from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 
 PEER = "llama-server"
@@ -217,7 +218,7 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, help="folder of llama-server and its libraries")
     parser.add_argument("--peer-flags", default="", help="of llama-server alone: '-ngl 0'")
     parser.add_argument("--servers", nargs="+", choices=SERVERS, default=SERVERS)
-    parser.add_argument("--out", type=Path, help="folder for mixed_load.json")
+    parser.add_argument("--out", type=Path, help="folder for results/mixed_load.json")
     arguments = parser.parse_args()
     names = [n for n in SERVERS if n in arguments.servers and (n != PEER or arguments.peer)]
     report: dict[str, Any] = {"hardware": describe_hardware(), "flags": arguments.flags}
@@ -236,7 +237,7 @@ def main() -> None:
                     report.setdefault(name, []).append(result)
                     print(row(name, result), flush=True)
     if arguments.out is not None:
-        (arguments.out / "mixed_load.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, "mixed_load", report)
 
 
 if __name__ == "__main__":

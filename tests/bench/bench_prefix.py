@@ -15,7 +15,6 @@ to do.
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import statistics
@@ -28,6 +27,7 @@ from typing import Any
 
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.peer import Peer
+from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 from tests.bench.rig.sse_client import stream_completion
 
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=40, help="requests a start")
     parser.add_argument("--starts", type=int, default=6, help="pairs of processes")
     parser.add_argument("--pause", type=float, default=0.05, help="seconds before each request")
-    parser.add_argument("--out", type=Path, help="folder for prefix.json and prefix.md")
+    parser.add_argument("--out", type=Path, help="folder for results/prefix.json and prefix.md")
     arguments = parser.parse_args()
     words = ["PEER" if w == str(arguments.peer) else Path(w).name for w in sys.argv[1:]]
     report: dict[str, Any] = {
@@ -191,8 +191,7 @@ def main() -> None:
     text = markdown(report)
     print(text)
     if arguments.out is not None:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "prefix.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, "prefix", report)
         (arguments.out / "prefix.md").write_text(text)
 
 

@@ -10,7 +10,6 @@ thread and sits on the last core, the loop on the others, as in the engine."""
 import argparse
 import asyncio
 import ctypes
-import json
 import os
 import statistics
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 import uvloop
 
 from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.results import save_figures
 from tests.bench.rig.ring_library import compile_library
 
 MUST_RECORDS_PER_S = 50e6
@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=20_000_000, help="of each short run")
     parser.add_argument("--long", type=int, default=1_000_000_000, help="records of the long run")
     parser.add_argument("--bursts", type=int, default=5_000, help="of each wake-up measurement")
-    parser.add_argument("--out", type=Path, help="folder for ring.json and ring.md")
+    parser.add_argument("--out", type=Path, help="folder for results/ring.json and ring.md")
     arguments = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
@@ -266,8 +266,7 @@ def main() -> None:
     )
     print(markdown)
     if arguments.out is not None:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "ring.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, "ring", report)
         (arguments.out / "ring.md").write_text(markdown)
     if not all(must_hold.values()):
         raise SystemExit(1)

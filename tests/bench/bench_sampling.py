@@ -9,7 +9,6 @@ the same rows in one process. Then long runs of random chains count the tokens t
 """
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.results import save_figures
 from tests.support.sampling.random_sampling import mixed, off, sequence, tie_free_logits
 from tests.support.sampling.sampling_library import Floats, compare, exp_differences, time_draws
 from tests.support.sampling.sampling_params import Params, Sequence
@@ -151,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--draws", type=int, default=2000, help="timed draws of a chain (2000)")
     parser.add_argument("--compared", type=int, default=1_000_000, help="compared draws (1000000)")
-    parser.add_argument("--out", type=Path, help="folder for sampling.json and sampling.md")
+    parser.add_argument("--out", type=Path, help="folder for results/sampling.json and sampling.md")
     options = parser.parse_args()
     result: dict[str, Any] = {
         "hardware": describe_hardware(),
@@ -169,8 +169,7 @@ def main() -> None:
     page = render(result)
     print(page)
     if options.out is not None:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "sampling.json").write_text(json.dumps(result, indent=1) + "\n")
+        save_figures(options.out, "sampling", result)
         (options.out / "sampling.md").write_text(page)
 
 

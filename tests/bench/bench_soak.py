@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.bench.bench_http import DEMO
 from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 from tests.bench.rig.sse_client import stream_completion
 
@@ -80,7 +81,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=6000, help="requests")
-    parser.add_argument("--out", type=Path, help="folder for soak.json")
+    parser.add_argument("--out", type=Path, help="folder for results/soak.json")
     arguments = parser.parse_args()
     port = free_port()
     log = Path(tempfile.gettempdir()) / "bench-soak.log"
@@ -100,7 +101,7 @@ def main() -> None:
     }
     print(json.dumps({key: report[key] for key in report if key != "samples"}, indent=1))
     if arguments.out is not None:
-        (arguments.out / "soak.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, "soak", report)
 
 
 if __name__ == "__main__":

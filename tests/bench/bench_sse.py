@@ -6,7 +6,6 @@ main thread's, all of it: loop, response, uvicorn, system calls. The ways take t
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import ServerProcess, free_port, running
 from tests.bench.rig.sse_app import EVENT
 
@@ -75,7 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=20_000, help="events a measurement")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--out", type=Path, help="folder for sse.json and sse.md")
+    parser.add_argument("--out", type=Path, help="folder for results/sse.json and sse.md")
     arguments = parser.parse_args()
     port = free_port()
     command = [sys.executable, "-m", "tests.bench.rig.sse_app", str(port)]
@@ -105,8 +105,7 @@ def main() -> None:
     }
     print(markdown(report))
     if arguments.out is not None:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "sse.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, "sse", report)
         (arguments.out / "sse.md").write_text(markdown(report))
 
 

@@ -7,7 +7,6 @@ machine's load average was is in the result: beside other work a wall time says 
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -19,6 +18,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import free_port
 
 UNPACED = str(Path(sys.executable).with_name("unpaced"))
@@ -80,7 +80,7 @@ def measure(n: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Print a table; with --out write startup.json and startup.md."""
+    """Print a table; with --out write results/startup.json and startup.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=10)
     parser.add_argument("--out", type=Path)
@@ -110,8 +110,7 @@ def main() -> None:
     table = "\n".join(lines)
     print(table)
     if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "startup.json").write_text(json.dumps(result, indent=1) + "\n")
+        save_figures(given.out, "startup", result)
         (given.out / "startup.md").write_text(
             "# Start and end\n\n"
             f"`python -m tests.bench.bench_startup -n {given.n} --out docs/bench`, demo model, "

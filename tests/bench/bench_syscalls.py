@@ -6,7 +6,6 @@ thread the `futex` calls of ggml's own pool. Needs strace and the right to trace
 """
 
 import argparse
-import json
 import re
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any
 
 from tests.bench.bench_http import DEMO, request_body
 from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 from tests.bench.rig.sse_client import stream_completion
 
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=DEMO)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--n", type=int, default=1000)
-    parser.add_argument("--out", type=Path, help="folder for syscalls.json")
+    parser.add_argument("--out", type=Path, help="folder for results/syscalls.json")
     arguments = parser.parse_args()
     results: list[dict[str, Any]] = []
     for n_threads in arguments.threads:
@@ -70,7 +70,7 @@ def main() -> None:
             "hardware": describe_hardware(),
             "results": results,
         }
-        (arguments.out / "syscalls.json").write_text(json.dumps(report, indent=1) + "\n")
+        save_figures(arguments.out, "syscalls", report)
 
 
 if __name__ == "__main__":
