@@ -12,8 +12,7 @@ constexpr std::size_t kMaxTails = 262144;
 
 // A repetition is as long as the text at most, which is one token longer than the context.
 DryMemory::DryMemory(std::int32_t n_vocab, std::int32_t n_ctx)
-    : n_vocab_(n_vocab),
-      touched_(static_cast<std::size_t>(n_ctx) + 1),
+    : touched_(static_cast<std::size_t>(n_ctx) + 1),
       penalty_(static_cast<std::size_t>(n_ctx) + 2),
       entries_(kMaxEntries),
       tails_(kMaxTails),

@@ -33,7 +33,6 @@ class DryMemory {
   template <class T>
   static void copy_up(Table<T>& table, const T* from, std::size_t n, cudaStream_t stream);
 
-  const std::int32_t n_vocab_;
   DeviceArray<TokenId> touched_;
   Table<float> penalty_;
   Table<DryBreakers::Entry> entries_;
