@@ -17,7 +17,7 @@ from server.completion.admission import Admission
 from server.completion.slot_table import SlotTable
 from server.completion.state import Phase, ServerState
 from server.completion.visible_tokens import VisibleTokens
-from server.description.openapi_route import openapi_route
+from server.description.openapi import openapi_route
 from server.http.direct_routes import DirectRoutes
 from server.http.errors import REFUSALS, ApiError, handle_error, unavailable
 from server.http.middleware import RequestMiddleware
