@@ -13,7 +13,6 @@ using unpaced::EventKind;
 using unpaced::FinishReason;
 using unpaced::RequestId;
 using unpaced::RequestSpec;
-using unpaced::TokenEvent;
 using unpaced::TokenId;
 using unpaced::test::equal_up_to_a_tie;
 using unpaced::test::ModelEngine;
