@@ -159,6 +159,7 @@ def log_lines() -> Iterator[Lines]:
     configure_logs(Settings(log_format="json"), lines)
     yield lines
     root.handlers, root.level = before[0], before[1]
+    structlog.reset_defaults()
 
 
 def test_events_and_records_are_lines_of_one_form(log_lines: Lines) -> None:
