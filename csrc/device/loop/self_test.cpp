@@ -57,7 +57,7 @@ void DeviceStepper::self_test() {
   // The last slot in a later window: in a stream of its own, or beside the first one's cells, which
   // it must not see.
   if (n_slots > 1) slot.cells.clear();
-  slot.id = n_slots - 1;
+  slot.id = slot.sequence = n_slots - 1;
   static_cast<void>(check_steps(slot, 2 * kWindowCells, 2));
   llama_memory_clear(memory, true);
   prepare_windows();
