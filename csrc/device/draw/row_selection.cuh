@@ -19,7 +19,7 @@ inline constexpr int kMaxFound = kRoom;  // logits that reach the selection's th
 
 // Shared memory of the drawing block beside the groups' keys.
 struct Shared {
-  TeamRoom team;  // its room holds the keys found
+  TeamRoom team;  // its words hold the keys found
   std::int32_t hot[kMaxHot];
   Candidate list[kMaxListed];
   alignas(8) Candidate scratch[kMaxListed];
