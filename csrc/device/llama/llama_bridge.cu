@@ -1,4 +1,5 @@
 #include "device/llama/llama_inside.cuh"
+#include "model/loop_memory.h"
 
 namespace unpaced {
 
@@ -17,7 +18,7 @@ LlamaBridge::LlamaBridge(llama_context* context) : inside_(std::make_unique<Insi
   // is short it could not grow within a capture without aborting the process.
   open({.stream = 0, .n_kv = n_cells()});
   run();
-  open({.stream = 0, .n_kv = std::min(n_cells(), 256)});
+  open({.stream = 0, .n_kv = window_cells(1)});
   in.upload_rotations();
   in.check_capture();
 }
@@ -30,6 +31,11 @@ const StepInputs& LlamaBridge::inputs() const noexcept { return inside_->inputs;
 
 std::int32_t LlamaBridge::n_cells() const noexcept {
   return static_cast<std::int32_t>(inside_->cache->get_size());
+}
+
+std::int32_t LlamaBridge::window_cells(std::int32_t n_used) const noexcept {
+  const std::int32_t padded = (n_used + kWindowCells - 1) / kWindowCells * kWindowCells;
+  return std::min(n_cells(), std::max(kWindowCells, padded));
 }
 
 std::int32_t LlamaBridge::n_streams() const noexcept {
@@ -74,12 +80,27 @@ void LlamaBridge::open(const Window& window) {
 
 std::uint64_t LlamaBridge::memory_version() const noexcept { return inside_->memory_version; }
 
-void LlamaBridge::run() {
+void LlamaBridge::run(const NodeRange& nodes) {
+  if (nodes.begin == nodes.end) return;
   Inside& in = *inside_;
-  const ggml_status status = ggml_backend_graph_compute_async(in.cuda, in.graph);
+  // It keeps the whole graph's use counts: ggml fuses what nobody else reads.
+  ggml_cgraph part = ggml_graph_view(in.graph, nodes.begin, nodes.end);
+  const ggml_status status = ggml_backend_graph_compute_async(in.cuda, &part);
   // ggml makes a CUDA graph of its own the second time it sees a graph: every time is the first.
   in.cuda_context().cuda_graphs.clear();
   if (status != GGML_STATUS_SUCCESS) refuse("the decode graph cannot be run");
+}
+
+NodeRange LlamaBridge::nodes() const noexcept {
+  return {.begin = 0, .end = ggml_graph_n_nodes(inside_->graph)};
+}
+
+std::int32_t LlamaBridge::end_of_node(const std::string& name) const {
+  ggml_cgraph* graph = inside_->graph;
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    if (name == ggml_graph_node(graph, i)->name) return i + 1;
+  }
+  refuse("the decode graph has no node " + name);
 }
 
 float* LlamaBridge::logits() const noexcept {

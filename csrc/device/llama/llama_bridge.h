@@ -36,6 +36,12 @@ struct Window {
   auto operator<=>(const Window&) const = default;
 };
 
+// Nodes of a graph that follow one another in the order in which they are computed, `end` excluded.
+struct NodeRange {
+  std::int32_t begin = 0;
+  std::int32_t end = 0;
+};
+
 // Every method: decode thread only; throws std::runtime_error.
 class LlamaBridge {
  public:
@@ -51,6 +57,8 @@ class LlamaBridge {
   [[nodiscard]] const StepInputs& inputs() const noexcept;
   // Cells of one stream: the largest window.
   [[nodiscard]] std::int32_t n_cells() const noexcept;
+  // Cells that attention reads where cells below n_used are in use: llama.cpp's own rule.
+  [[nodiscard]] std::int32_t window_cells(std::int32_t n_used) const noexcept;
   // Of the KV cache: one a slot, or one for all of them.
   [[nodiscard]] std::int32_t n_streams() const noexcept;
   // The most tokens that one plan can hold.
@@ -68,7 +76,14 @@ class LlamaBridge {
   // Another number once open() has moved what graphs compute in: those captured before then hold
   // addresses of freed memory.
   [[nodiscard]] std::uint64_t memory_version() const noexcept;
-  void run();
+  void run() { run(nodes()); }
+  // Only some of the graph's nodes. They give the same bits in parts if no border cuts what ggml
+  // computes by one kernel: then it takes others.
+  void run(const NodeRange& nodes);
+  // All of them.
+  [[nodiscard]] NodeRange nodes() const noexcept;
+  // One past the node of this name; throws if there is none.
+  [[nodiscard]] std::int32_t end_of_node(const std::string& name) const;
   [[nodiscard]] float* logits() const noexcept;
 
   // Cells for up to n next tokens of a sequence: fewer if there are fewer. Nothing is changed.

@@ -5,17 +5,8 @@
 #include "decode/engine_lost.h"
 #include "device/loop/device_stepper.h"
 #include "grammar/token_mask.h"
-#include "model/loop_memory.h"
 
 namespace unpaced {
-namespace {
-
-std::int32_t window_of(std::int32_t n_used, std::int32_t n_cells) noexcept {
-  const std::int32_t padded = (n_used + kWindowCells - 1) / kWindowCells * kWindowCells;
-  return std::min(n_cells, std::max(kWindowCells, padded));
-}
-
-}  // namespace
 
 template <class Start>
 void DeviceStepper::try_fly(Start start) {
@@ -54,11 +45,11 @@ bool DeviceStepper::try_launch(Slot& slot) {
   if (plan.cells.empty()) return false;
 
   std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
-  const Window window{plan.stream, window_of(n_used, bridge_.n_cells())};
+  const Window window{plan.stream, bridge_.window_cells(n_used)};
   std::size_t n_steps = 0;
   for (const std::int32_t cell : plan.cells) {
     n_used = std::max(n_used, cell + 1);
-    if (window_of(n_used, bridge_.n_cells()) != window.n_kv) break;
+    if (bridge_.window_cells(n_used) != window.n_kv) break;
     ++n_steps;
   }
   const TokenMask* mask = slot.spec->mask.get();
@@ -179,7 +170,7 @@ void DeviceStepper::launch_ahead() {
 void DeviceStepper::prepare_next_window() {
   // The GPU is busy meanwhile.
   const std::int32_t last_cell = flight_.plan.cells[static_cast<std::size_t>(flight_.n_steps - 1)];
-  const std::int32_t n_kv = std::min(flight_.window.n_kv + kWindowCells, bridge_.n_cells());
+  const std::int32_t n_kv = bridge_.window_cells(flight_.window.n_kv + 1);
   const Window next{flight_.window.stream, n_kv};
   if (last_cell + 1 == flight_.window.n_kv && !graphs().has(next)) {
     try {

@@ -28,9 +28,9 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       input_staging_(4),
       mailbox_(1),
       masked_row_(model_->n_vocab()),
-      graphs_(bridge_, arguments(),
+      graphs_(bridge_, step_program(false),
               loop == DecodeLoop::kDevice ? WindowLaunch::kLoop : WindowLaunch::kGuardedStep),
-      masked_graphs_(bridge_, arguments(), WindowLaunch::kStep, &masked_row_),
+      masked_graphs_(bridge_, step_program(true), WindowLaunch::kStep),
       stall_(config.stall_us) {
   prepare_step_kernels(model_->n_vocab());
   cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");
@@ -45,6 +45,27 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
 DeviceStepper::~DeviceStepper() {
   stop_flight();
   cudaStreamSynchronize(bridge_.stream());
+}
+
+MakeStepProgram DeviceStepper::step_program(bool keeps_row) const {
+  return [this, keeps_row](const LlamaBridge& bridge) {
+    StepProgram program;
+    program.guard_by([this](const StepSite& site) {
+      launch_step_guard(control_.data(), site.condition, site.stream);
+    });
+    program.by_ggml(bridge.nodes().end);
+    if (keeps_row) {
+      program.then([this](const StepSite& site) { masked_row_.keep(site.logits, site.stream); });
+    }
+    program.then([this](const StepSite& site) {
+      StepKernelArguments at = arguments();
+      at.logits = site.logits;
+      at.loop = site.condition;
+      at.loops = site.loops;
+      launch_step_kernels(at, site.stream);
+    });
+    return program;
+  };
 }
 
 StepKernelArguments DeviceStepper::arguments() const noexcept {

@@ -10,11 +10,14 @@
 
 #include "decode/host_reason.h"
 #include "decode/stepper.h"
+#include "device/draw/masked_row.h"
+#include "device/draw/sample_kernels.h"
 #include "device/llama/device_cell_store.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/device_sampler.h"
 #include "device/loop/pause_tokens.h"
 #include "device/loop/step_pacer.h"
+#include "device/loop/step_program.h"
 #include "device/loop/stream_marker.h"
 #include "device/loop/window_graphs.h"
 #include "device/state/cuda_memory.h"
@@ -138,6 +141,8 @@ class DeviceStepper final : public Stepper {
   void wait_for_stream();
   // Gives the sampler's state back before.
   void step_on_host(std::span<Slot> slots, HostReason reason, EventPublisher& events);
+  // llama.cpp's whole graph, then the draw. keeps_row: the row of logits is kept before.
+  [[nodiscard]] MakeStepProgram step_program(bool keeps_row) const;
   [[nodiscard]] StepKernelArguments arguments() const noexcept;
 
   const std::shared_ptr<Model> model_;

@@ -14,6 +14,7 @@ namespace unpaced {
 namespace {
 
 constexpr std::int32_t kWindowsAhead = 16;
+
 TokenId argmax(const float* logits, std::int32_t n) {
   return static_cast<TokenId>(std::max_element(logits, logits + n) - logits);
 }
@@ -109,8 +110,7 @@ void DeviceStepper::compare_logits(Slot& slot, const std::vector<std::vector<flo
     const CellPlan plan = bridge_.plan(slot.sequence, 1);
     if (plan.cells.empty()) throw std::runtime_error("self-test: no KV cell");
     const std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
-    const std::int32_t n_kv = (n_used + kWindowCells - 1) / kWindowCells * kWindowCells;
-    const Window window{plan.stream, std::min(n_kv, bridge_.n_cells())};
+    const Window window{plan.stream, bridge_.window_cells(n_used)};
     bridge_.open(window);
     upload_inputs(slot, plan, window);
     bridge_.run();
@@ -174,8 +174,10 @@ void DeviceStepper::compare_tokens(Slot& slot, std::span<const TokenId> tokens) 
 void DeviceStepper::prepare_windows() {
   const std::int32_t n_windows = std::max(1, kWindowsAhead / bridge_.n_streams());
   for (std::int32_t stream = 0; stream < bridge_.n_streams(); ++stream) {
-    for (std::int32_t i = 1; i <= n_windows && (i - 1) * kWindowCells < bridge_.n_cells(); ++i) {
-      static_cast<void>(graphs_.get({stream, std::min(i * kWindowCells, bridge_.n_cells())}));
+    std::int32_t n_kv = 0;
+    for (std::int32_t i = 0; i < n_windows && n_kv < bridge_.n_cells(); ++i) {
+      n_kv = bridge_.window_cells(n_kv + 1);
+      static_cast<void>(graphs_.get({stream, n_kv}));
     }
   }
 }

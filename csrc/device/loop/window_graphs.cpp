@@ -1,7 +1,8 @@
 #include "device/loop/window_graphs.h"
 
+#include <utility>
+
 #include "device/state/cuda_memory.h"
-#include "model/loop_memory.h"
 
 namespace unpaced {
 namespace {
@@ -16,9 +17,9 @@ struct GraphOwner {
 
 }  // namespace
 
-WindowGraphs::WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments,
-                           WindowLaunch launch, const MaskedRow* kept)
-    : bridge_(bridge), arguments_(arguments), launch_(launch), kept_(kept) {}
+WindowGraphs::WindowGraphs(LlamaBridge& bridge, MakeStepProgram program, WindowLaunch launch,
+                           std::size_t n_max)
+    : bridge_(bridge), program_(std::move(program)), launch_(launch), n_max_(n_max) {}
 
 WindowGraphs::~WindowGraphs() { clear(); }
 
@@ -40,7 +41,7 @@ cudaGraphExec_t WindowGraphs::get(const Window& window) {
     by_age_.splice(by_age_.begin(), by_age_, found->second.age);
     return found->second.executable;
   }
-  if (graphs_.size() >= kMaxWindowGraphs) {
+  if (graphs_.size() >= n_max_) {
     cudaGraphExecDestroy(graphs_.at(by_age_.back()).executable);  // as in clear()
     graphs_.erase(by_age_.back());
     by_age_.pop_back();
@@ -72,41 +73,40 @@ void WindowGraphs::capture_into(cudaGraph_t graph, Enqueue enqueue) {
 
 cudaGraphExec_t WindowGraphs::capture(const Window& window) {
   bridge_.open(window);
-  StepKernelArguments arguments = arguments_;
-  arguments.logits = bridge_.logits();
-  arguments.loops = launch_ == WindowLaunch::kLoop;
+  const StepProgram program = program_(bridge_);
+  StepSite site{.stream = bridge_.stream(),
+                .window = window,
+                .logits = bridge_.logits(),
+                .condition = {},
+                .loops = launch_ == WindowLaunch::kLoop};
   const GraphOwner owner;
   cudaGraph_t step = owner.graph;
   if (launch_ != WindowLaunch::kStep) {
     // 1 at every launch: of a loop the first step is always made.
-    cuda_check(cudaGraphConditionalHandleCreate(&arguments.loop, owner.graph, 1,
+    cuda_check(cudaGraphConditionalHandleCreate(&site.condition, owner.graph, 1,
                                                 cudaGraphCondAssignDefault),
                "cudaGraphConditionalHandleCreate");
-    step = add_conditional(owner.graph, arguments.loop);
+    step = add_conditional(owner.graph, program, site);
   }
-  capture_into(step, [&] {
-    bridge_.run();
-    if (kept_ != nullptr) kept_->keep(arguments.logits, bridge_.stream());
-    launch_step_kernels(arguments, bridge_.stream());
-  });
+  capture_into(step, [&] { program.enqueue(bridge_, site); });
   cudaGraphExec_t executable = nullptr;
   cuda_check(cudaGraphInstantiate(&executable, owner.graph, 0), "cudaGraphInstantiate");
   return executable;
 }
 
-cudaGraph_t WindowGraphs::add_conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle) {
-  const bool loops = launch_ == WindowLaunch::kLoop;
+cudaGraph_t WindowGraphs::add_conditional(cudaGraph_t graph, const StepProgram& program,
+                                          const StepSite& site) {
   cudaGraphNode_t guard = nullptr;
   std::size_t n_guards = 0;
-  if (!loops) {
-    capture_into(graph, [&] { launch_step_guard(arguments_.control, handle, bridge_.stream()); });
+  if (!site.loops) {
+    capture_into(graph, [&] { program.enqueue_guard(site); });
     n_guards = 1;
     cuda_check(cudaGraphGetNodes(graph, &guard, &n_guards), "cudaGraphGetNodes");
   }
   cudaGraphNodeParams params = {};
   params.type = cudaGraphNodeTypeConditional;
-  params.conditional.handle = handle;
-  params.conditional.type = loops ? cudaGraphCondTypeWhile : cudaGraphCondTypeIf;
+  params.conditional.handle = site.condition;
+  params.conditional.type = site.loops ? cudaGraphCondTypeWhile : cudaGraphCondTypeIf;
   params.conditional.size = 1;
   cudaGraphNode_t node = nullptr;
   cuda_check(cudaGraphAddNode(&node, graph, &guard, nullptr, n_guards, &params),

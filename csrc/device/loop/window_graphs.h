@@ -1,4 +1,4 @@
-// One executable CUDA graph for each window of KV cells: the decode step's kernels, then ours.
+// One executable CUDA graph of a step for each window of KV cells.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,9 +7,9 @@
 #include <list>
 #include <map>
 
-#include "device/draw/masked_row.h"
-#include "device/draw/sample_kernels.h"
 #include "device/llama/llama_bridge.h"
+#include "device/loop/step_program.h"
+#include "model/loop_memory.h"
 
 namespace unpaced {
 
@@ -23,10 +23,9 @@ enum class WindowLaunch : std::uint8_t {
 // Decode thread only.
 class WindowGraphs {
  public:
-  // `arguments` without logits and loop. kept: each step keeps its row of logits there; null:
-  // nowhere.
-  WindowGraphs(LlamaBridge& bridge, const StepKernelArguments& arguments, WindowLaunch launch,
-               const MaskedRow* kept = nullptr);
+  // program: of each window's step. At most n_max graphs; the oldest makes room.
+  WindowGraphs(LlamaBridge& bridge, MakeStepProgram program, WindowLaunch launch,
+               std::size_t n_max = kMaxWindowGraphs);
   ~WindowGraphs();
   WindowGraphs(const WindowGraphs&) = delete;
   WindowGraphs& operator=(const WindowGraphs&) = delete;
@@ -34,8 +33,7 @@ class WindowGraphs {
   // From the cache, or captured now: some 10 ms of this thread, none of the GPU. Throws
   // std::runtime_error.
   cudaGraphExec_t get(const Window& window);
-  // Where a window's graph leaves its row of logits; after it has gone, where there is room for
-  // one.
+  // Where a window's graph leaves its logits; after it has gone, where there is room for them.
   [[nodiscard]] float* logits(const Window& window) const;
   [[nodiscard]] std::size_t size() const noexcept { return graphs_.size(); }
   [[nodiscard]] bool has(const Window& window) const {
@@ -56,13 +54,14 @@ class WindowGraphs {
   // Runs `enqueue`, whose work becomes the graph's.
   template <class Enqueue>
   void capture_into(cudaGraph_t graph, Enqueue enqueue);
-  // Adds the node of `handle`; returns the graph of its body.
-  [[nodiscard]] cudaGraph_t add_conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle);
+  // Adds the node of the site's condition; returns the graph of its body.
+  [[nodiscard]] cudaGraph_t add_conditional(cudaGraph_t graph, const StepProgram& program,
+                                            const StepSite& site);
 
   LlamaBridge& bridge_;
-  const StepKernelArguments arguments_;
+  const MakeStepProgram program_;
   const WindowLaunch launch_;
-  const MaskedRow* const kept_;
+  const std::size_t n_max_;
   std::map<Window, Entry> graphs_;
   std::list<Window> by_age_;  // the newest first
   std::uint64_t version_ = 0;
