@@ -7,10 +7,10 @@ namespace unpaced {
 
 // The logarithm of the row's sum of exp(logit), as TopLogprobs computes it (the double sums are in
 // another order), and a copy of the row, which biases and penalties change. The whole cluster.
-__device__ inline double row_log_sum(Team& team, const StepKernelArguments& a, float best) {
+__device__ inline double row_log_sum(Team& team, const StepRow& row, float best) {
   double sum = 0.0;
-  for (std::int32_t i = team.thread(); i < a.n_vocab; i += team.n_threads()) {
-    const float logit = a.logits[i];
+  for (std::int32_t i = team.thread(); i < row.n_vocab; i += team.n_threads()) {
+    const float logit = row.logits[i];
     team_room().scratch.raw[i] = logit;
     sum += exp_f32(logit - best);
   }
@@ -18,11 +18,10 @@ __device__ inline double row_log_sum(Team& team, const StepKernelArguments& a, f
 }
 
 // Logarithms before the chain: the n best. One block; the row is as the model gave it.
-__device__ inline void report_best(const StepKernelArguments& a, const std::uint64_t* keys,
-                                   Shared& shared, std::uint64_t best, double log_sum,
-                                   StepLogprobs& out) {
-  const std::int32_t n_wanted = min(a.sampling->logprobs.n_pairs, a.n_vocab);
-  const std::int32_t n = n_wanted > 0 ? select_top(a, keys, shared, n_wanted, best) : 0;
+__device__ inline void report_best(const StepRow& row, const std::uint64_t* keys, Shared& shared,
+                                   std::uint64_t best, double log_sum, StepLogprobs& out) {
+  const std::int32_t n_wanted = min(row.sampling->logprobs.n_pairs, row.n_vocab);
+  const std::int32_t n = n_wanted > 0 ? select_top(row, keys, shared, n_wanted, best) : 0;
   for (std::int32_t i = threadIdx.x; i < n; i += kThreads) {
     const Candidate& c = shared.list[i];
     out.pair[i] = {c.token, static_cast<float>(c.logit - log_sum)};

@@ -81,9 +81,9 @@ __device__ inline std::uint32_t group_threshold(const std::uint64_t* keys, std::
 
 // Fills shared.team.words with the keys of all logits that reach the key. False: there are too
 // many.
-__device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t* keys,
-                               Shared& shared, std::uint64_t threshold) {
-  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
+__device__ inline bool collect(const StepRow& row, const std::uint64_t* keys, Shared& shared,
+                               std::uint64_t threshold) {
+  const std::int32_t n = (row.n_vocab + kGroup - 1) / kGroup;
   __syncthreads();
   if (threadIdx.x == 0) shared.n_hot = shared.n_found = 0;
   __syncthreads();
@@ -102,8 +102,8 @@ __device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t
 #pragma unroll
     for (std::int32_t j = 0; j < kAtOnce; ++j) {
       const std::int32_t i = first + j * kWarps;
-      const std::int32_t token = i < shared.n_hot ? shared.hot[i] * kGroup + lane : a.n_vocab;
-      key[j] = token < a.n_vocab ? key_of(a.logits[token], token) : 0U;
+      const std::int32_t token = i < shared.n_hot ? shared.hot[i] * kGroup + lane : row.n_vocab;
+      key[j] = token < row.n_vocab ? key_of(row.logits[token], token) : 0U;
     }
 #pragma unroll
     for (std::int32_t j = 0; j < kAtOnce; ++j) {
@@ -122,14 +122,14 @@ __device__ inline bool collect(const StepKernelArguments& a, const std::uint64_t
 }
 
 // The k-th best key of the row, by bisection over the keys: slow, for rows full of equal logits.
-__device__ inline std::uint64_t exact_threshold(const StepKernelArguments& a, std::int32_t k) {
+__device__ inline std::uint64_t exact_threshold(const StepRow& row, std::int32_t k) {
   std::uint64_t low = 0;
   for (std::uint64_t bit = 1ULL << 63; bit != 0U; bit >>= 1) {
     const std::uint64_t middle = low | bit;
     std::int32_t count = 0;
-    for (std::int32_t base = 0; base < a.n_vocab; base += kThreads) {
+    for (std::int32_t base = 0; base < row.n_vocab; base += kThreads) {
       const std::int32_t i = base + static_cast<std::int32_t>(threadIdx.x);
-      count += __syncthreads_count(i < a.n_vocab && key_of(a.logits[i], i) >= middle);
+      count += __syncthreads_count(i < row.n_vocab && key_of(row.logits[i], i) >= middle);
     }
     if (count >= k) low = middle;
   }
@@ -137,23 +137,23 @@ __device__ inline std::uint64_t exact_threshold(const StepKernelArguments& a, st
 }
 
 // The k best candidates in descending order into shared.list; returns how many. The whole block.
-__device__ inline std::int32_t select_top(const StepKernelArguments& a, const std::uint64_t* keys,
+__device__ inline std::int32_t select_top(const StepRow& row, const std::uint64_t* keys,
                                           Shared& shared, std::int32_t k, std::uint64_t best) {
-  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
+  const std::int32_t n = (row.n_vocab + kGroup - 1) / kGroup;
   if (k == 1) {
-    if (threadIdx.x == 0) shared.list[0] = {token_of(best), a.logits[token_of(best)], 0.0F};
+    if (threadIdx.x == 0) shared.list[0] = {token_of(best), row.logits[token_of(best)], 0.0F};
     __syncthreads();
     return 1;
   }
   const auto threshold = static_cast<std::uint64_t>(group_threshold(keys, n, k, logit_of(best)))
                          << 32;
-  if (!collect(a, keys, shared, threshold)) collect(a, keys, shared, exact_threshold(a, k));
+  if (!collect(row, keys, shared, threshold)) collect(row, keys, shared, exact_threshold(row, k));
   const std::int32_t n_found = shared.n_found;
   if (n_found > kMaxRanked) {
     sort_keys(shared.team.words, n_found);
     for (std::int32_t i = threadIdx.x; i < min(n_found, k); i += kThreads) {
       const std::int32_t token = token_of(shared.team.words[i]);
-      shared.list[i] = {token, a.logits[token], 0.0F};
+      shared.list[i] = {token, row.logits[token], 0.0F};
     }
     __syncthreads();
     return min(n_found, k);
@@ -163,7 +163,7 @@ __device__ inline std::int32_t select_top(const StepKernelArguments& a, const st
     std::int32_t rank = 0;
 #pragma unroll 8
     for (std::int32_t j = 0; j < n_found; ++j) rank += shared.team.words[j] > mine ? 1 : 0;
-    if (rank < k) shared.list[rank] = {token_of(mine), a.logits[token_of(mine)], 0.0F};
+    if (rank < k) shared.list[rank] = {token_of(mine), row.logits[token_of(mine)], 0.0F};
   }
   __syncthreads();
   return min(n_found, k);

@@ -16,9 +16,11 @@ namespace {
 
 constexpr int kScanThreads = 256;
 
-// The best key of every group, four logits a thread, eight threads a group.
-__global__ void scan_row(const float* logits, std::int32_t n_vocab, std::uint64_t* group_best,
-                         std::int32_t* illegal) {
+// The best key of every group, four logits a thread, eight threads a group; blockIdx.y is the row.
+__global__ void scan_row(const __grid_constant__ StepKernelArguments a) {
+  const StepRow& row = a.rows[blockIdx.y];
+  const float* logits = row.logits;
+  const std::int32_t n_vocab = row.n_vocab;
   const std::int32_t first = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x) * 4;
   float x[4];
   if (first + 3 < n_vocab) {
@@ -36,8 +38,8 @@ __global__ void scan_row(const float* logits, std::int32_t n_vocab, std::uint64_
   for (int offset = 4; offset > 0; offset /= 2) {
     best = greater(best, __shfl_xor_sync(kAllLanes, best, offset));
   }
-  if (threadIdx.x % 8 == 0 && first < n_vocab) group_best[first / kGroup] = best;
-  if (!legal) *illegal = 1;
+  if (threadIdx.x % 8 == 0 && first < n_vocab) row.group_best[first / kGroup] = best;
+  if (!legal) *row.illegal = 1;
 }
 
 // What the end of a step needs of the control block, read at its beginning.
@@ -50,7 +52,7 @@ struct StepPlan {
   std::uint32_t stop;  // a bus away
 };
 
-__device__ StepPlan read_plan(const LoopControl& control, const LoopMailbox& mailbox) {
+__device__ StepPlan read_plan(const LaneControl& control, const LaneMailbox& mailbox) {
   StepPlan plan{};
   plan.stop = mailbox.stop;
   plan.step = control.step;
@@ -61,30 +63,38 @@ __device__ StepPlan read_plan(const LoopControl& control, const LoopMailbox& mai
   return plan;
 }
 
-// Feeds the step's token to the next step or leaves the loop, and publishes it. One thread.
-__device__ void finish_step(const StepKernelArguments& a, const StepPlan& plan, TokenId token) {
+// Whether another step follows, said once a step. A row alone decides; the last of several would,
+// when the others have.
+__device__ void set_loop(const StepKernelArguments& a, bool goes_on) {
+  static_assert(kStepRows == 1);
+  if (a.loops) cudaGraphSetConditional(a.loop, goes_on ? 1U : 0U);
+}
+
+// Feeds the row's token to its next step or ends its steps, and publishes it. One thread.
+__device__ void finish_step(const StepKernelArguments& a, const StepRow& row, const StepPlan& plan,
+                            TokenId token) {
   const std::int32_t n_steps_made = plan.step + 1;
   LoopExit exit = LoopExit::kNonFinite;
   if (token >= 0) {
-    const bool pauses = (a.pause_tokens[token / 32] >> (token % 32) & 1U) != 0U;
+    const bool pauses = (row.pause_tokens[token / 32] >> (token % 32) & 1U) != 0U;
     exit = pauses                         ? LoopExit::kPause
            : n_steps_made >= plan.n_steps ? LoopExit::kSteps
            : plan.stop != 0U              ? LoopExit::kStopped
                                           : LoopExit::kNone;
   }
   // One store announces the token and what follows from it, so nothing needs to be ordered.
-  a.mailbox->entry[plan.step] = mailbox_entry(token, exit);
-  if (token >= 0) accept(*a.sampling, token);
-  a.control->step = n_steps_made;
+  row.mailbox->entry[plan.step] = mailbox_entry(token, exit);
+  if (token >= 0) accept(*row.sampling, token);
+  row.control->step = n_steps_made;
   if (exit == LoopExit::kNone || (exit == LoopExit::kPause && n_steps_made < plan.n_steps)) {
-    *a.inputs.token = token;
-    *a.inputs.position = plan.position + n_steps_made;
-    *a.inputs.k_index = plan.first_cell + plan.next_cell;
-    *a.inputs.v_index = plan.first_cell + plan.next_cell;
-    a.inputs.mask[plan.next_cell] = 0;  // +0.0 in F16: visible
+    *row.inputs.token = token;
+    *row.inputs.position = plan.position + n_steps_made;
+    *row.inputs.k_index = plan.first_cell + plan.next_cell;
+    *row.inputs.v_index = plan.first_cell + plan.next_cell;
+    row.inputs.mask[plan.next_cell] = 0;  // +0.0 in F16: visible
   }
-  if (exit != LoopExit::kNone) a.control->exited = 1;
-  if (a.loops) cudaGraphSetConditional(a.loop, exit == LoopExit::kNone ? 1U : 0U);
+  if (exit != LoopExit::kNone) row.control->exited = 1;
+  set_loop(a, exit == LoopExit::kNone);
 }
 
 // The best key of the row. The whole block; the same for every thread.
@@ -98,14 +108,14 @@ __device__ std::uint64_t best_key(const std::uint64_t* keys, std::int32_t n, Sha
 }
 
 // The chain on the k best, by one warp of this block. Every thread of the warp has the token.
-__device__ TokenId draw_narrow(const StepKernelArguments& a, const std::uint64_t* keys,
-                               Shared& shared, std::uint64_t best) {
-  const std::int32_t n = select_top(a, keys, shared, a.sampling->top_k, best);
-  return threadIdx.x < 32 ? warp_chain(*a.sampling, shared, n) : -1;
+__device__ TokenId draw_narrow(const StepRow& row, const std::uint64_t* keys, Shared& shared,
+                               std::uint64_t best) {
+  const std::int32_t n = select_top(row, keys, shared, row.sampling->top_k, best);
+  return threadIdx.x < 32 ? warp_chain(*row.sampling, shared, n) : -1;
 }
 
 // Fills the wide list: the n_best of shared.list, by this block alone, or the whole row.
-__device__ void fill_list(const StepKernelArguments& a, WideChain& w, std::int32_t n_best) {
+__device__ void fill_list(const StepRow& row, WideChain& w, std::int32_t n_best) {
   Item* items = w.list.items;
   if (w.s.top_k > 0) {
     w.list.size = n_best;
@@ -114,13 +124,13 @@ __device__ void fill_list(const StepKernelArguments& a, WideChain& w, std::int32
       items[i] = {w.shared.list[i].logit, w.shared.list[i].token};
     }
   } else {
-    w.list.size = a.n_vocab;
+    w.list.size = row.n_vocab;
     w.list.by_token = true;
     w.list.knows_best = true;
     w.team.sync();  // the row has its penalties
     float greatest = -kInfinity;
-    for (std::int32_t i = w.team.thread(); i < a.n_vocab; i += w.team.n_threads()) {
-      items[i] = {a.logits[i], i};
+    for (std::int32_t i = w.team.thread(); i < row.n_vocab; i += w.team.n_threads()) {
+      items[i] = {row.logits[i], i};
       greatest = fmaxf(greatest, items[i].logit);
     }
     w.list.best = team_max(w.team, greatest, -kInfinity);
@@ -130,17 +140,17 @@ __device__ void fill_list(const StepKernelArguments& a, WideChain& w, std::int32
 
 // A token, -1: nothing can be drawn. Every thread of the first block has it; the others may leave
 // early.
-__device__ TokenId draw_wide(const StepKernelArguments& a, const std::uint64_t* keys, Team& team,
+__device__ TokenId draw_wide(const StepRow& row, const std::uint64_t* keys, Team& team,
                              Shared& shared, std::uint64_t best, StepLogprobs* report) {
-  DeviceSamplerState& s = *a.sampling;
+  DeviceSamplerState& s = *row.sampling;
   const WideScratch& scratch = team_room().scratch;
-  const std::int32_t n_best = s.top_k > 0 ? select_top(a, keys, shared, s.top_k, best) : 0;
+  const std::int32_t n_best = s.top_k > 0 ? select_top(row, keys, shared, s.top_k, best) : 0;
   if (s.nucleus.applies) {
-    const TokenId token = draw_nucleus(s, a.logits, team, shared, best, n_best);
+    const TokenId token = draw_nucleus(s, row.logits, team, shared, best, n_best);
     if (token >= 0) return token;
   }
   WideChain w{team, {.items = scratch.items[0], .spare = scratch.items[1]}, s, shared};
-  fill_list(a, w, n_best);
+  fill_list(row, w, n_best);
   if (w.leave()) return -1;
   const std::int32_t n_links = s.n_links;
   for (std::int32_t i = 0; i < n_links; ++i) {
@@ -156,68 +166,72 @@ __device__ TokenId draw_wide(const StepKernelArguments& a, const std::uint64_t* 
   return token;
 }
 
-__global__ void __launch_bounds__(kThreads) draw_and_feed(const StepKernelArguments a) {
-  const std::int32_t n = (a.n_vocab + kGroup - 1) / kGroup;
+// The row's token, drawn, published and fed to its next step. A cluster a row: blockIdx.y is the
+// row.
+__global__ void __launch_bounds__(kThreads)
+    draw_and_feed(const __grid_constant__ StepKernelArguments a) {
+  const StepRow& row = a.rows[blockIdx.y];
+  const std::int32_t n = (row.n_vocab + kGroup - 1) / kGroup;
   Shared& shared = reinterpret_cast<Shared&>(team_room());
   auto* keys = reinterpret_cast<std::uint64_t*>(&shared + 1);  // of the groups
-  DeviceSamplerState& s = *a.sampling;
+  DeviceSamplerState& s = *row.sampling;
   const auto rank = static_cast<std::int32_t>(blockIdx.x);
   const bool needs_cluster = s.needs_cluster;
   if (rank > 0 && !needs_cluster) return;
   // Only launches that ran ahead of an exit find it set.
-  if (a.control->exited != 0) {
-    if (a.loops && rank == 0 && threadIdx.x == 0) cudaGraphSetConditional(a.loop, 0U);
+  if (row.control->exited != 0) {
+    if (rank == 0 && threadIdx.x == 0) set_loop(a, false);
     return;
   }
   StepPlan plan{};
-  if (rank == 0 && threadIdx.x == 0) plan = read_plan(*a.control, *a.mailbox);
+  if (rank == 0 && threadIdx.x == 0) plan = read_plan(*row.control, *row.mailbox);
   if (rank == 0 && threadIdx.x == kThreads - 1 && s.params.mirostat == 0) {
     shared.u = s.streams.rng.next_f64();
     *s.scratch.u = shared.u;
   }
   if (threadIdx.x == 0) shared.team.scratch = s.scratch;
-  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) keys[i] = a.group_best[i];
-  bool legal = *a.illegal == 0;
+  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) keys[i] = row.group_best[i];
+  bool legal = *row.illegal == 0;
   Team team{.rank = rank, .n_blocks = needs_cluster ? static_cast<std::int32_t>(gridDim.x) : 1};
   team.sync();
   std::uint64_t best = best_key(keys, n, shared);
   const LogprobKind kind = s.logprobs.kind;
   StepLogprobs* report = nullptr;
   double log_sum = 0.0;
-  if (kind != LogprobKind::kNone) report = s.logprobs.out + a.control->step;
+  if (kind != LogprobKind::kNone) report = s.logprobs.out + row.control->step;
   if (kind == LogprobKind::kBefore && legal) {
-    log_sum = row_log_sum(team, a, logit_of(best));
-    if (rank == 0) report_best(a, keys, shared, best, log_sum, *report);
+    log_sum = row_log_sum(team, row, logit_of(best));
+    if (rank == 0) report_best(row, keys, shared, best, log_sum, *report);
   }
   if (rank > 0 && s.top_k > 0) return;
   if (s.top_k > 0) team.n_blocks = 1;
   if (rank == 0) {
     if (s.dry.last_n > 0) find_dry(s, shared);
-    adjust_row(a, keys);
+    adjust_row(row, keys);
     if (changes_row(s)) best = best_key(keys, n, shared);
   }
   TokenId token = -1;
   if (s.is_wide) {
     StepLogprobs* after = kind == LogprobKind::kAfter ? report : nullptr;
-    if (legal) token = draw_wide(a, keys, team, shared, best, after);
+    if (legal) token = draw_wide(row, keys, team, shared, best, after);
   } else {
-    if (legal && logit_of(best) > -kInfinity) token = draw_narrow(a, keys, shared, best);
+    if (legal && logit_of(best) > -kInfinity) token = draw_narrow(row, keys, shared, best);
   }
   if (rank > 0) return;
   __syncthreads();
   if (s.dry.last_n > 0) forget_dry(s);
   if (threadIdx.x != 0) return;
-  if (!legal) *a.illegal = 0;
+  if (!legal) *row.illegal = 0;
   if (report != nullptr) {
     if (kind == LogprobKind::kBefore && token >= 0) {
       report->drawn = static_cast<float>(s.scratch.raw[token] - log_sum);
     }
     __threadfence_system();  // before the entry; the block's other threads were waited for
   }
-  finish_step(a, plan, token);
+  finish_step(a, row, plan, token);
 }
 
-__global__ void guard_step(const LoopControl* control, cudaGraphConditionalHandle handle) {
+__global__ void guard_step(const LaneControl* control, cudaGraphConditionalHandle handle) {
   cudaGraphSetConditional(handle, control->exited == 0 ? 1U : 0U);
 }
 
@@ -240,7 +254,7 @@ cudaLaunchConfig_t cluster_launch(std::int32_t n_vocab, cudaLaunchAttribute& clu
   cluster.id = cudaLaunchAttributeClusterDimension;
   for (unsigned n_blocks = kMaxTeamBlocks; n_blocks > 0; n_blocks /= 2) {
     cluster.val.clusterDim = {n_blocks, 1, 1};
-    config.gridDim = dim3(n_blocks);
+    config.gridDim = dim3(n_blocks, kStepRows);
     int n_clusters = 0;
     if (cudaOccupancyMaxActiveClusters(&n_clusters, draw_and_feed, &config) == cudaSuccess &&
         n_clusters > 0) {
@@ -265,19 +279,20 @@ void prepare_step_kernels(std::int32_t n_vocab) {
              "cudaFuncSetAttribute");
 }
 
-void launch_step_guard(const LoopControl* control, cudaGraphConditionalHandle handle,
+void launch_step_guard(const LaneControl* control, cudaGraphConditionalHandle handle,
                        cudaStream_t stream) {
   guard_step<<<1, 1, 0, stream>>>(control, handle);
   cuda_check(cudaGetLastError(), "guard_step");
 }
 
 void launch_step_kernels(const StepKernelArguments& a, cudaStream_t stream) {
-  const std::int32_t n_threads = (a.n_vocab + 3) / 4;
+  const std::int32_t n_vocab = a.rows[0].n_vocab;
+  const std::int32_t n_threads = (n_vocab + 3) / 4;
   const auto n_blocks = static_cast<unsigned>((n_threads + kScanThreads - 1) / kScanThreads);
-  scan_row<<<n_blocks, kScanThreads, 0, stream>>>(a.logits, a.n_vocab, a.group_best, a.illegal);
+  scan_row<<<dim3(n_blocks, kStepRows), kScanThreads, 0, stream>>>(a);
   cuda_check(cudaGetLastError(), "scan_row");
   cudaLaunchAttribute cluster{};
-  cudaLaunchConfig_t config = cluster_launch(a.n_vocab, cluster);
+  cudaLaunchConfig_t config = cluster_launch(n_vocab, cluster);
   config.stream = stream;
   cuda_check(cudaLaunchKernelEx(&config, draw_and_feed, a), "draw_and_feed");
 }

@@ -11,16 +11,21 @@
 
 namespace unpaced {
 
-struct StepKernelArguments {
-  float* logits;  // n_vocab of them; biases and penalties are written into it
+// What one row of a step works on: the memory of a lane, and its part of the graph's.
+struct StepRow {
+  float* logits;  // n_vocab of them, 16-byte aligned; biases and penalties are written into it
   std::int32_t n_vocab;
   std::uint64_t* group_best;          // n_groups(n_vocab): best key of every group of logits
   std::int32_t* illegal;              // 1: a logit is NaN or +inf
   const std::uint32_t* pause_tokens;  // one bit a token: the loop is left after these
   DeviceSamplerState* sampling;
-  LoopControl* control;
-  LoopMailbox* mailbox;  // pinned
-  StepInputs inputs;
+  LaneControl* control;
+  LaneMailbox* mailbox;  // pinned
+  StepInputs inputs;     // of the next step
+};
+
+struct StepKernelArguments {
+  StepRow rows[kStepRows];
   cudaGraphConditionalHandle loop;  // of the WHILE node that the step is the body of, if `loops`
   bool loops;
 };
@@ -32,7 +37,7 @@ struct StepKernelArguments {
 void prepare_step_kernels(std::int32_t n_vocab);
 
 // Enqueues the kernel that has the IF node of `handle` skip its body after the loop has been left.
-void launch_step_guard(const LoopControl* control, cudaGraphConditionalHandle handle,
+void launch_step_guard(const LaneControl* control, cudaGraphConditionalHandle handle,
                        cudaStream_t stream);
 
 // Enqueues both kernels.

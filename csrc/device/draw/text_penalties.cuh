@@ -74,33 +74,33 @@ __device__ inline void forget_dry(DeviceSamplerState& s) {
   }
 }
 
-__device__ inline void penalise_row(const StepKernelArguments& a, SamplerKind kind) {
-  const DeviceSamplerState& s = *a.sampling;
+__device__ inline void penalise_row(const StepRow& row, SamplerKind kind) {
+  const DeviceSamplerState& s = *row.sampling;
   if (kind == SamplerKind::kPenalties) {
     for (std::int32_t i = threadIdx.x; i < s.counts.size; i += kThreads) {
-      float& logit = a.logits[s.counts.entries[i].token];
+      float& logit = row.logits[s.counts.entries[i].token];
       logit = penalised(logit, s.counts.entries[i].value, s.penalties);
     }
   } else if (s.dry.applies) {
     for (std::int32_t i = threadIdx.x; i < s.dry.n_touched; i += kThreads) {
       const TokenId token = s.dry.touched[i];
-      float& logit = a.logits[token];
+      float& logit = row.logits[token];
       logit = dry_penalised(logit, token, s.scratch.repetition[token] - 1, s.dry);
     }
   }
   __syncthreads();
 }
 
-__device__ inline void add_biases(const StepKernelArguments& a) {
-  const DeviceSamplerState& s = *a.sampling;
+__device__ inline void add_biases(const StepRow& row) {
+  const DeviceSamplerState& s = *row.sampling;
   for (std::int32_t i = threadIdx.x; i < s.n_biases; i += kThreads) {
     const TokenId token = s.biases[i].token;
     if (i > 0 && s.biases[i - 1].token == token) continue;  // its first bias's thread adds them all
-    float logit = a.logits[token];
+    float logit = row.logits[token];
     for (std::int32_t j = i; j < s.n_biases && s.biases[j].token == token; ++j) {
       logit = legal_logit(logit + s.biases[j].bias);
     }
-    a.logits[token] = logit;
+    row.logits[token] = logit;
   }
   __syncthreads();
 }
@@ -111,16 +111,16 @@ __device__ inline bool changes_row(const DeviceSamplerState& s) {
 }
 
 // Biases, then the row's links, into the row; the touched groups' keys follow. The whole block.
-__device__ inline void adjust_row(const StepKernelArguments& a, std::uint64_t* keys) {
-  const DeviceSamplerState& s = *a.sampling;
+__device__ inline void adjust_row(const StepRow& row, std::uint64_t* keys) {
+  const DeviceSamplerState& s = *row.sampling;
   const std::int32_t n_links = s.n_row_links;
   const std::int32_t n_biases = s.n_biases;
   if (n_biases + n_links == 0) return;
-  if (n_biases > 0) add_biases(a);
+  if (n_biases > 0) add_biases(row);
   bool has_penalties = false;
   bool has_dry = false;
   for (std::int32_t i = 0; i < n_links; ++i) {
-    penalise_row(a, s.row_links[i]);
+    penalise_row(row, s.row_links[i]);
     (s.row_links[i] == SamplerKind::kPenalties ? has_penalties : has_dry) = true;
   }
   const std::int32_t n_counts = has_penalties ? s.counts.size : 0;
@@ -131,7 +131,7 @@ __device__ inline void adjust_row(const StepKernelArguments& a, std::uint64_t* k
                                                       : s.dry.touched[i - n_biases - n_counts];
     const std::int32_t token = touched / kGroup * kGroup + lane();
     const std::uint64_t best =
-        warp_greatest(token < a.n_vocab ? key_of(a.logits[token], token) : 0U);
+        warp_greatest(token < row.n_vocab ? key_of(row.logits[token], token) : 0U);
     // Warps that share a group write the same key.
     if (lane() == 0) {
       atomicExch(reinterpret_cast<unsigned long long*>(&keys[touched / kGroup]), best);

@@ -44,19 +44,18 @@ void DeviceStepper::draw_again(Slot& slot, const TokenMask& mask) {
   sampler_.download(host_.sampler(slot), stream);
   sampler_.upload(*slot.spec, host_.sampler(slot), stream);
   mailbox_.data()->entry[flight_.n_published] = 0;
-  LoopControl& control = *control_staging_.data();
+  LaneControl& control = *control_staging_.data();
   control.step = flight_.n_published;
   control.exited = 0;
-  static_assert(offsetof(LoopControl, exited) == offsetof(LoopControl, step) + sizeof control.step);
+  static_assert(offsetof(LaneControl, exited) == offsetof(LaneControl, step) + sizeof control.step);
   cuda_check(
       cudaMemcpyAsync(&control_.data()->step, &control.step,
                       sizeof control.step + sizeof control.exited, cudaMemcpyHostToDevice, stream),
       "cudaMemcpyAsync");
-  StepKernelArguments again = arguments();
-  again.logits = masked_graphs_.logits(flight_.window);
-  if (again.logits == nullptr) throw std::runtime_error("the decode graph's memory is gone");
-  masked_row_.restore(again.logits, mask.words(), stream);
-  launch_step_kernels(again, stream);
+  float* logits = masked_graphs_.logits(flight_.window);
+  if (logits == nullptr) throw std::runtime_error("the decode graph's memory is gone");
+  masked_row_.restore(logits, mask.words(), stream);
+  launch_step_kernels(arguments(flight_.window, logits), stream);
   marker_.clear();
   stream_is_busy_ = true;
   pacer_.launched(StepPacer::Clock::now());

@@ -65,7 +65,7 @@ bool DeviceStepper::try_launch(Slot& slot) {
     drawn_request_ = slot.spec->id;
   }
   upload_inputs(slot, plan, window);
-  LoopControl& control = *control_staging_.data();
+  LaneControl& control = *control_staging_.data();
   control.n_steps = static_cast<std::int32_t>(n_steps);
   control.position = position;
   control.first_cell = plan.first_cell;

@@ -58,8 +58,7 @@ MakeStepProgram DeviceStepper::step_program(bool keeps_row) const {
       program.then([this](const StepSite& site) { masked_row_.keep(site.logits, site.stream); });
     }
     program.then([this](const StepSite& site) {
-      StepKernelArguments at = arguments();
-      at.logits = site.logits;
+      StepKernelArguments at = arguments(site.window, site.logits);
       at.loop = site.condition;
       at.loops = site.loops;
       launch_step_kernels(at, site.stream);
@@ -68,16 +67,16 @@ MakeStepProgram DeviceStepper::step_program(bool keeps_row) const {
   };
 }
 
-StepKernelArguments DeviceStepper::arguments() const noexcept {
-  return {.logits = nullptr,
-          .n_vocab = model_->n_vocab(),
-          .group_best = group_best_.data(),
-          .illegal = illegal_.data(),
-          .pause_tokens = pause_tokens_.device(),
-          .sampling = sampler_.device(),
-          .control = control_.data(),
-          .mailbox = mailbox_.device(),
-          .inputs = bridge_.inputs(),
+StepKernelArguments DeviceStepper::arguments(const Window& window, float* logits) const noexcept {
+  return {.rows = {{.logits = logits,
+                    .n_vocab = model_->n_vocab(),
+                    .group_best = group_best_.data(),
+                    .illegal = illegal_.data(),
+                    .pause_tokens = pause_tokens_.device(),
+                    .sampling = sampler_.device(),
+                    .control = control_.data(),
+                    .mailbox = mailbox_.device(),
+                    .inputs = bridge_.inputs().of_row(0, window.n_kv)}},
           .loop = {},
           .loops = false};
 }

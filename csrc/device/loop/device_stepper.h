@@ -143,7 +143,7 @@ class DeviceStepper final : public Stepper {
   void step_on_host(std::span<Slot> slots, HostReason reason, EventPublisher& events);
   // llama.cpp's whole graph, then the draw. keeps_row: the row of logits is kept before.
   [[nodiscard]] MakeStepProgram step_program(bool keeps_row) const;
-  [[nodiscard]] StepKernelArguments arguments() const noexcept;
+  [[nodiscard]] StepKernelArguments arguments(const Window& window, float* logits) const noexcept;
 
   const std::shared_ptr<Model> model_;
   Counters& counters_;
@@ -156,11 +156,11 @@ class DeviceStepper final : public Stepper {
   DeviceArray<std::int32_t> illegal_;
   PauseTokens pause_tokens_;
   std::vector<RequestId> noted_;  // by slot id: the last request that was counted
-  DeviceArray<LoopControl> control_;
-  PinnedArray<LoopControl> control_staging_;
+  DeviceArray<LaneControl> control_;
+  PinnedArray<LaneControl> control_staging_;
   PinnedArray<std::uint16_t> mask_staging_;
   PinnedArray<std::int64_t> input_staging_;  // token, position, k index, v index
-  PinnedArray<LoopMailbox> mailbox_;
+  PinnedArray<LaneMailbox> mailbox_;
   MaskedRow masked_row_;
   WindowGraphs graphs_;
   WindowGraphs masked_graphs_;             // one step, whose row of logits is kept

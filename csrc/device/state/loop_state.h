@@ -16,6 +16,8 @@ namespace unpaced {
 
 // Steps of one launch: a KV window at most, so the loop ends even if nothing else ends it.
 inline constexpr std::int32_t kMaxSteps = 256;
+// Sequences that decode side by side, a row of the step each.
+inline constexpr std::int32_t kStepRows = 1;
 // Candidates that the selection of the k best can list, and a block's shared memory holds.
 inline constexpr std::int32_t kMaxListed = 1024;
 // Up to here one warp is the fastest to run the chain.
@@ -30,27 +32,37 @@ enum class LoopExit : std::uint32_t {
   kNonFinite,  // a logit is NaN or +inf, or every token is banned; the last step gave no token
 };
 
-// Inputs of the one-token decode graph, in device memory at addresses that never change.
+// Inputs of the decode graph, in device memory at addresses that never change: arrays of one
+// element for each row.
 struct StepInputs {
   std::int32_t* token;
   std::int32_t* position;
   std::int64_t* k_index;
   std::int64_t* v_index;
-  std::uint16_t* mask;  // F16 bits, one for each cell of the window: 0 or -inf
+  std::uint16_t* mask;  // F16 bits, one for each cell of the window, row by row: 0 or -inf
+
+  // Where those of row i begin, in a window of n_kv cells.
+  [[nodiscard]] StepInputs of_row(std::int32_t i, std::int32_t n_kv) const noexcept {
+    return {.token = token + i,
+            .position = position + i,
+            .k_index = k_index + i,
+            .v_index = v_index + i,
+            .mask = mask + static_cast<std::int64_t>(i) * n_kv};
+  }
 };
 
 // Written by the host before each launch; `step` and `exited` by the device.
-struct LoopControl {
+struct LaneControl {
   std::int32_t n_steps;          // to make at most, 1 .. kMaxSteps
   std::int32_t position;         // of the first step's input token
   std::int64_t first_cell;       // of the sequence's KV stream
   std::int32_t step;             // steps made
-  std::int32_t exited;           // 1: later launches of this block do nothing
+  std::int32_t exited;           // 1: later launches do nothing
   std::int32_t cell[kMaxSteps];  // cell of each step's input token
 };
 
 // In pinned memory. The host clears the entries before a launch; the device fills one a step.
-struct LoopMailbox {
+struct LaneMailbox {
   volatile std::uint32_t stop;  // written by the host: leave after the step at hand
   std::uint32_t padding[15];
   volatile std::uint64_t entry[kMaxSteps];

@@ -26,7 +26,7 @@ class StepRig {
     cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");
     cuda_check(cudaMemset(pause_tokens_.data(), 0, pause_tokens_.size() * sizeof(std::uint32_t)),
                "cudaMemset");
-    cuda_check(cudaMemset(control_.data(), 0, sizeof(LoopControl)), "cudaMemset");
+    cuda_check(cudaMemset(control_.data(), 0, sizeof(LaneControl)), "cudaMemset");
     cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
     prepare_step_kernels(n_vocab);
   }
@@ -44,7 +44,7 @@ class StepRig {
 
   // Before the first of at most kMaxSteps steps of a launch.
   void start(std::int32_t n_steps) {
-    LoopControl control{};
+    LaneControl control{};
     control.n_steps = n_steps;
     cuda_check(cudaMemcpy(control_.data(), &control, sizeof control, cudaMemcpyHostToDevice),
                "cudaMemcpy");
@@ -61,17 +61,18 @@ class StepRig {
 
  private:
   [[nodiscard]] StepKernelArguments arguments() const {
-    return {.logits = logits_.data(),
-            .n_vocab = n_vocab_,
-            .group_best = group_best_.data(),
-            .illegal = illegal_.data(),
-            .pause_tokens = pause_tokens_.data(),
-            .sampling = sampler.device(),
-            .control = control_.data(),
-            .mailbox = mailbox_.device(),
-            .inputs = {words_.data(), words_.data() + 1,
-                       reinterpret_cast<std::int64_t*>(words_.data() + 2),
-                       reinterpret_cast<std::int64_t*>(words_.data() + 4), mask_.data()},
+    const StepInputs inputs{words_.data(), words_.data() + 1,
+                            reinterpret_cast<std::int64_t*>(words_.data() + 2),
+                            reinterpret_cast<std::int64_t*>(words_.data() + 4), mask_.data()};
+    return {.rows = {{.logits = logits_.data(),
+                      .n_vocab = n_vocab_,
+                      .group_best = group_best_.data(),
+                      .illegal = illegal_.data(),
+                      .pause_tokens = pause_tokens_.data(),
+                      .sampling = sampler.device(),
+                      .control = control_.data(),
+                      .mailbox = mailbox_.device(),
+                      .inputs = inputs}},
             .loop = {},
             .loops = false};
   }
@@ -86,8 +87,8 @@ class StepRig {
   DeviceArray<std::uint64_t> group_best_;
   DeviceArray<std::int32_t> illegal_;
   DeviceArray<std::uint32_t> pause_tokens_;
-  DeviceArray<LoopControl> control_;
-  PinnedArray<LoopMailbox> mailbox_;
+  DeviceArray<LaneControl> control_;
+  PinnedArray<LaneMailbox> mailbox_;
   DeviceArray<std::int32_t> words_;
   DeviceArray<std::uint16_t> mask_;
   cudaStream_t stream_ = nullptr;
