@@ -1,11 +1,11 @@
-// DeviceStepper while the GPU says nothing: how it waits, and what it does when it waits too long.
+// DeviceLoop while the GPU says nothing: how it waits, and what it does when it waits too long.
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "decode/engine_lost.h"
-#include "device/loop/device_stepper.h"
+#include "device/loop/device_loop.h"
 
 namespace unpaced {
 namespace {
@@ -30,13 +30,13 @@ void check_stream(cudaStream_t stream) {
 
 }  // namespace
 
-DeviceStepper::Progress DeviceStepper::wait_for_news(bool may_leave) {
+Lane::Progress DeviceLoop::wait_for_news(bool may_leave) {
   const auto suspicious = stall_.count() > 0 ? std::min<Clock::duration>(kSuspicious, stall_)
                                              : Clock::duration(kSuspicious);
   for (;;) {
-    const Progress now = progress();
-    if (is_news(now)) {
-      pacer_.arrived(Clock::now(), now.n_tokens - flight_.n_published);
+    const Lane::Progress now = lane().progress();
+    if (lane().is_news(now)) {
+      pacer_.arrived(Clock::now(), now.n_tokens - lane().n_taken());
       return now;
     }
     if (may_leave && interruption_ != nullptr && interruption_->is_pending()) return now;
@@ -45,25 +45,25 @@ DeviceStepper::Progress DeviceStepper::wait_for_news(bool may_leave) {
   }
 }
 
-bool DeviceStepper::nap(bool may_leave) {
+bool DeviceLoop::nap(bool may_leave) {
   const Clock::time_point when = pacer_.next_look();
   if (may_leave && interruption_ != nullptr) return interruption_->nap_until(when);
   std::this_thread::sleep_until(when);
   return true;
 }
 
-void DeviceStepper::look_into_silence() {
+void DeviceLoop::look_into_silence() {
   check_stream(bridge_.stream());
   if (!marker_.is_set()) {
     marker_.enqueue(bridge_.stream());
-  } else if (marker_.is_passed() && !is_news(progress())) {
-    flight_.slot = nullptr;
+  } else if (marker_.is_passed() && !lane().is_news(lane().progress())) {
+    lane().drop();
     throw std::runtime_error("the decode loop on the GPU ended without a result");
   }
   if (stall_.count() > 0 && pacer_.silence() > stall_) throw_silent(pacer_.silence());
 }
 
-void DeviceStepper::wait_for_end() {
+void DeviceLoop::wait_for_end() {
   const Clock::time_point begin = Clock::now();
   marker_.enqueue(bridge_.stream());
   while (!marker_.is_passed()) {

@@ -1,0 +1,42 @@
+// Whether the GPU may make the next steps, and why not.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "decode/counters.h"
+#include "decode/host_reason.h"
+#include "host/host_stepper.h"
+#include "slots/slot.h"
+
+namespace unpaced {
+
+// Decode thread only.
+class DevicePolicy {
+ public:
+  // `host` and `counters` outlive this.
+  DevicePolicy(HostStepper& host, Counters& counters, std::int32_t n_slots)
+      : host_(host), counters_(counters), counted_(static_cast<std::size_t>(n_slots)) {}
+
+  // The slot that decodes if no other one is active; else null.
+  [[nodiscard]] static Slot* lone_decoder(std::span<Slot> slots) noexcept;
+
+  // kNone: the GPU can make the steps of `lone`, which is the only active slot; null: there is no
+  // such slot.
+  [[nodiscard]] HostReason why_host(const Slot* lone) const;
+
+  // The GPU could not be given the request's steps; the host makes the other ones.
+  void ground(const RequestSpec& spec) noexcept { grounded_ = spec.id; }
+
+  // Counts the requests that the host decodes for this reason, each once.
+  void count(std::span<const Slot> slots, HostReason reason) noexcept;
+
+ private:
+  HostStepper& host_;
+  Counters& counters_;
+  std::vector<RequestId> counted_;  // by slot id: the last request that was counted
+  RequestId grounded_ = 0;          // 0: none
+};
+
+}  // namespace unpaced

@@ -1,0 +1,157 @@
+#include "device/loop/lane.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace unpaced {
+
+Lane::Lane(const Model& model, std::int32_t n_cells)
+    : sampler_(model.n_vocab(), model.n_ctx_slot()),
+      pause_tokens_(model),
+      masked_row_(model.n_vocab()),
+      n_vocab_(model.n_vocab()),
+      group_best_(static_cast<std::size_t>(n_groups(model.n_vocab()))),
+      illegal_(1),
+      control_(1),
+      control_staging_(1),
+      mask_staging_(static_cast<std::size_t>(n_cells)),
+      input_staging_(4),
+      mailbox_(1) {
+  cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");
+  inputs_.reserve(kMaxSteps);
+}
+
+StepRow Lane::row(float* logits, const StepInputs& inputs) const noexcept {
+  return {.logits = logits,
+          .n_vocab = n_vocab_,
+          .group_best = group_best_.data(),
+          .illegal = illegal_.data(),
+          .pause_tokens = pause_tokens_.device(),
+          .sampling = sampler_.device(),
+          .control = control_.data(),
+          .mailbox = mailbox_.device(),
+          .inputs = inputs};
+}
+
+const Slot* Lane::drawn() const noexcept {
+  const bool is_newer = drawn_ != nullptr && drawn_->active() && drawn_->spec->id == drawn_request_;
+  return is_newer ? drawn_ : nullptr;
+}
+
+void Lane::seat(Slot& slot, const Sampler& sampler, cudaStream_t stream) {
+  if (drawn_ == &slot && drawn_request_ == slot.spec->id) return;
+  drawn_ = nullptr;  // until all of it is there
+  sampler_.upload(*slot.spec, sampler, stream);
+  pause_tokens_.upload(*slot.spec, stream);
+  drawn_ = &slot;
+  drawn_request_ = slot.spec->id;
+}
+
+void Lane::upload_inputs(const Slot& slot, LlamaBridge& bridge, const CellPlan& plan,
+                         const Window& window, const StepInputs& inputs) {
+  const std::span<std::uint16_t> mask(mask_staging_.data(), static_cast<std::size_t>(window.n_kv));
+  bridge.fill_mask(slot.sequence, slot.n_cells(), mask);
+  mask[static_cast<std::size_t>(plan.cells.front())] = 0;
+  std::int64_t* staged = input_staging_.data();
+  staged[0] = slot.next_token;
+  staged[1] = slot.n_cells();
+  staged[2] = staged[3] = plan.first_cell + plan.cells.front();
+  const auto copy = [&bridge](void* to, const void* from, std::size_t n_bytes) {
+    cuda_check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, bridge.stream()),
+               "cudaMemcpyAsync");
+  };
+  copy(inputs.mask, mask.data(), mask.size_bytes());
+  copy(inputs.token, &staged[0], sizeof(std::int32_t));  // little-endian: the low half
+  copy(inputs.position, &staged[1], sizeof(std::int32_t));
+  copy(inputs.k_index, &staged[2], sizeof(std::int64_t));
+  copy(inputs.v_index, &staged[3], sizeof(std::int64_t));
+}
+
+void Lane::begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t stream) {
+  LaneControl& control = *control_staging_.data();
+  control.n_steps = n_steps;
+  control.position = slot.n_cells();
+  control.first_cell = plan.first_cell;
+  control.step = 0;
+  control.exited = 0;
+  std::copy_n(plan.cells.begin(), n_steps, control.cell);
+  // A step that was launched ahead of a non-finite row's exit found that row again.
+  cuda_check(cudaMemsetAsync(illegal_.data(), 0, sizeof(std::int32_t), stream), "cudaMemsetAsync");
+  for (std::int32_t i = 0; i < n_steps; ++i) mailbox_.data()->entry[i] = 0;
+  mailbox_.data()->stop = 0;
+  cuda_check(
+      cudaMemcpyAsync(control_.data(), &control, sizeof control, cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
+  slot_ = &slot;
+  position_ = control.position;
+  n_steps_ = n_steps;
+  n_taken_ = 0;
+  is_paused_ = is_second_draw_ = false;
+  plan_ = std::move(plan);
+  inputs_.clear();
+}
+
+void Lane::go_on(cudaStream_t stream) {
+  is_paused_ = is_second_draw_ = false;
+  mailbox_.data()->stop = 0;
+  // After whatever was launched ahead, which does nothing as long as this is set.
+  cuda_check(cudaMemsetAsync(&control_.data()->exited, 0, sizeof(std::int32_t), stream),
+             "cudaMemsetAsync");
+}
+
+void Lane::draw_again(Sampler& sampler, std::span<const std::uint32_t> mask, float* logits,
+                      cudaStream_t stream) {
+  is_second_draw_ = true;
+  // The random streams go on from the first draw; the text that the penalties see does not have
+  // the refused token.
+  sampler_.download(sampler, stream);
+  sampler_.upload(*slot_->spec, sampler, stream);
+  mailbox_.data()->entry[n_taken_] = 0;
+  LaneControl& control = *control_staging_.data();
+  control.step = n_taken_;
+  control.exited = 0;
+  static_assert(offsetof(LaneControl, exited) == offsetof(LaneControl, step) + sizeof control.step);
+  cuda_check(
+      cudaMemcpyAsync(&control_.data()->step, &control.step,
+                      sizeof control.step + sizeof control.exited, cudaMemcpyHostToDevice, stream),
+      "cudaMemcpyAsync");
+  masked_row_.restore(logits, mask, stream);
+}
+
+Lane::Progress Lane::progress() const noexcept {
+  Progress now{n_taken_, LoopExit::kNone};
+  while (now.n_tokens < n_steps_ && now.exit == LoopExit::kNone) {
+    // One word, written by one store: no other memory hangs on it.
+    const std::uint64_t entry = mailbox_.data()->entry[now.n_tokens];
+    if (entry == 0) break;
+    now.exit = entry_exit(entry);
+    now.n_tokens += now.exit == LoopExit::kNonFinite ? 0 : 1;
+  }
+  return now;
+}
+
+Lane::StepToken Lane::take() {
+  const StepToken taken{n_taken_, next_token()};
+  take_input();
+  ++n_taken_;
+  return taken;
+}
+
+void Lane::take_input() {
+  inputs_.push_back(slot_->next_token);
+  slot_->cells.push_back(slot_->next_token);
+}
+
+void Lane::land(LlamaBridge& bridge) {
+  const Slot& slot = *std::exchange(slot_, nullptr);
+  is_paused_ = false;
+  bridge.commit(slot.sequence, position_, plan_, inputs_);
+}
+
+void Lane::drop() noexcept {
+  slot_ = nullptr;
+  is_paused_ = false;
+}
+
+}  // namespace unpaced

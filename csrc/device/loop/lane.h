@@ -1,0 +1,139 @@
+// A place in the loop on the GPU, for one sequence: the memory that its row of a step works on, and
+// how far its steps are.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/draw/masked_row.h"
+#include "device/draw/sample_kernels.h"
+#include "device/llama/llama_bridge.h"
+#include "device/loop/device_sampler.h"
+#include "device/loop/pause_tokens.h"
+#include "device/state/cuda_memory.h"
+#include "device/state/loop_state.h"
+#include "model/model.h"
+#include "slots/slot.h"
+
+namespace unpaced {
+
+// Decode thread only. Takes all its memory in the constructor. What enqueues work may throw as
+// cuda_check().
+class Lane {
+ public:
+  // Tokens that the GPU has published, those already taken included, and whether it has left.
+  struct Progress {
+    std::int32_t n_tokens;
+    LoopExit exit;
+  };
+  struct StepToken {
+    std::int32_t step;  // of the launch
+    TokenId token;
+  };
+
+  // n_cells: of the largest window.
+  Lane(const Model& model, std::int32_t n_cells);
+
+  // What the lane's row of a step works on; the row's logits and inputs are the graph's.
+  [[nodiscard]] StepRow row(float* logits, const StepInputs& inputs) const noexcept;
+  // In device memory.
+  [[nodiscard]] const LaneControl* control() const noexcept { return control_.data(); }
+  // Enqueues a copy of the row's logits for draw_again(); also while the stream is captured.
+  void keep_row(const float* logits, cudaStream_t stream) const {
+    masked_row_.keep(logits, stream);
+  }
+
+  // --- The request whose tokens are drawn
+  // Enqueues the upload of its sampler and its pause tokens, unless they are there.
+  void seat(Slot& slot, const Sampler& sampler, cudaStream_t stream);
+  // The sampler's state is newer there than the host's for this slot's request; null: for nobody's.
+  [[nodiscard]] const Slot* drawn() const noexcept;
+  // From now on the host's state is the one that counts.
+  void unseat() noexcept { drawn_ = nullptr; }
+  void unseat(const Slot& slot) noexcept {
+    if (drawn_ == &slot) drawn_ = nullptr;
+  }
+  // Waits for the stream, then brings the sampler up to date.
+  void download(Sampler& sampler, cudaStream_t stream) { sampler_.download(sampler, stream); }
+
+  // --- Its steps: planned, made by the GPU, taken one by one
+  // Enqueues the slot's next token, where it goes and what it sees, into the row's inputs.
+  void upload_inputs(const Slot& slot, LlamaBridge& bridge, const CellPlan& plan,
+                     const Window& window, const StepInputs& inputs);
+  // Enqueues the plan of the first n_steps of its cells; they are the slot's from now on.
+  void begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t stream);
+  // Enqueues the end of a pause: the next step's inputs are in place, the device put them there.
+  void go_on(cudaStream_t stream);
+  // Enqueues another draw of the last step's token, from its row of logits as keep_row() left it,
+  // without the tokens that `mask` has no bit for.
+  void draw_again(Sampler& sampler, std::span<const std::uint32_t> mask, float* logits,
+                  cudaStream_t stream);
+
+  // Whose steps they are; null: there are none.
+  [[nodiscard]] Slot* slot() const noexcept { return slot_; }
+  [[nodiscard]] std::int32_t n_steps() const noexcept { return n_steps_; }
+  [[nodiscard]] std::int32_t n_taken() const noexcept { return n_taken_; }
+  [[nodiscard]] bool has_steps_left() const noexcept { return n_taken_ < n_steps_; }
+  // The cell of the last step that is planned.
+  [[nodiscard]] std::int32_t last_cell() const noexcept {
+    return plan_.cells[static_cast<std::size_t>(n_steps_ - 1)];
+  }
+  [[nodiscard]] Progress progress() const noexcept;
+  [[nodiscard]] bool is_news(const Progress& progress) const noexcept {
+    return progress.n_tokens > n_taken_ || progress.exit != LoopExit::kNone;
+  }
+  // The token that take() will take, which must have been published.
+  [[nodiscard]] TokenId next_token() const noexcept {
+    return entry_token(mailbox_.data()->entry[n_taken_]);
+  }
+  // The step's input joins the slot's cells; its token is the caller's.
+  StepToken take();
+  // As take(), where the step gave no token that counts.
+  void take_input();
+  // Those of a step that was taken, if the request wants any; returns what goes with its token.
+  float publish_logprobs(std::int32_t step, Slot& slot, EventPublisher& events) const noexcept {
+    return sampler_.publish_logprobs(step, slot, events);
+  }
+
+  // The GPU has left the loop for the host to look, and may go on.
+  void pause() noexcept { is_paused_ = true; }
+  [[nodiscard]] bool is_paused() const noexcept { return is_paused_; }
+  // Of the step at hand: the grammar refused the first draw's token.
+  [[nodiscard]] bool is_second_draw() const noexcept { return is_second_draw_; }
+  // The GPU leaves after the step that it is at.
+  void ask_to_leave() noexcept { mailbox_.data()->stop = 1; }
+  // The steps are over: what was taken is entered into llama.cpp's books.
+  void land(LlamaBridge& bridge);
+  // They are over, and their cells of no use.
+  void drop() noexcept;
+
+ private:
+  DeviceSampler sampler_;
+  PauseTokens pause_tokens_;
+  MaskedRow masked_row_;
+  const std::int32_t n_vocab_;
+  DeviceArray<std::uint64_t> group_best_;
+  DeviceArray<std::int32_t> illegal_;
+  DeviceArray<LaneControl> control_;
+  PinnedArray<LaneControl> control_staging_;
+  PinnedArray<std::uint16_t> mask_staging_;
+  PinnedArray<std::int64_t> input_staging_;  // token, position, k index, v index
+  PinnedArray<LaneMailbox> mailbox_;
+
+  const Slot* drawn_ = nullptr;
+  RequestId drawn_request_ = 0;
+
+  Slot* slot_ = nullptr;
+  std::int32_t position_ = 0;
+  std::int32_t n_steps_ = 0;
+  std::int32_t n_taken_ = 0;
+  bool is_paused_ = false;
+  bool is_second_draw_ = false;
+  CellPlan plan_;
+  std::vector<TokenId> inputs_;  // what the cells of the plan get
+};
+
+}  // namespace unpaced
