@@ -166,14 +166,88 @@ __device__ TokenId draw_wide(const StepRow& row, const std::uint64_t* keys, Team
   return token;
 }
 
-// The row's token, drawn, published and fed to its next step. A cluster a row: blockIdx.y is the
-// row.
+// A block's part in a draw.
+struct Drawing {
+  const StepRow& row;
+  DeviceSamplerState& s;
+  Shared& shared;
+  std::uint64_t* keys;  // of the row's groups, each block's own copy
+  std::int32_t n_keys;
+  Team& team;
+  std::uint64_t best;    // of the keys
+  bool legal;            // all logits are
+  StepLogprobs* report;  // null: no probabilities are wanted
+  double log_sum;        // of the row, for probabilities before the chain
+};
+
+// Brings the keys near, and draws the random number. Returns what the first thread needs later.
+__device__ StepPlan read_step(Drawing& d) {
+  StepPlan plan{};
+  if (d.team.rank == 0 && threadIdx.x == 0) plan = read_plan(*d.row.control, *d.row.mailbox);
+  if (d.team.rank == 0 && threadIdx.x == kThreads - 1 && d.s.params.mirostat == 0) {
+    d.shared.u = d.s.streams.rng.next_f64();
+    *d.s.scratch.u = d.shared.u;
+  }
+  if (threadIdx.x == 0) d.shared.team.scratch = d.s.scratch;
+  for (std::int32_t i = threadIdx.x; i < d.n_keys; i += kThreads) d.keys[i] = d.row.group_best[i];
+  d.legal = *d.row.illegal == 0;
+  d.team.sync();
+  d.best = best_key(d.keys, d.n_keys, d.shared);
+  return plan;
+}
+
+// Probabilities of the row as the model gave it.
+__device__ void report_row(Drawing& d) {
+  const LogprobKind kind = d.s.logprobs.kind;
+  if (kind != LogprobKind::kNone) d.report = d.s.logprobs.out + d.row.control->step;
+  if (kind == LogprobKind::kBefore && d.legal) {
+    d.log_sum = row_log_sum(d.team, d.row, logit_of(d.best));
+    if (d.team.rank == 0) {
+      report_best(d.row, d.keys, d.shared, d.best, d.log_sum, *d.report);
+    }
+  }
+}
+
+// Biases, penalties and DRY.
+__device__ void adjust(Drawing& d) {
+  if (d.s.dry.last_n > 0) find_dry(d.s, d.shared);
+  adjust_row(d.row, d.keys);
+  if (changes_row(d.s)) d.best = best_key(d.keys, d.n_keys, d.shared);
+}
+
+// The token, -1: nothing can be drawn. The first thread of the first block has it.
+__device__ TokenId draw(Drawing& d) {
+  if (!d.legal) return -1;
+  if (d.s.is_wide) {
+    StepLogprobs* after = d.s.logprobs.kind == LogprobKind::kAfter ? d.report : nullptr;
+    return draw_wide(d.row, d.keys, d.team, d.shared, d.best, after);
+  }
+  return logit_of(d.best) > -kInfinity ? draw_narrow(d.row, d.keys, d.shared, d.best) : -1;
+}
+
+// What is told of the token beside itself is complete before finish_step(). One thread.
+__device__ void finish_report(Drawing& d, TokenId token) {
+  if (d.report == nullptr) return;
+  if (d.s.logprobs.kind == LogprobKind::kBefore && token >= 0) {
+    d.report->drawn = static_cast<float>(d.s.scratch.raw[token] - d.log_sum);
+  }
+  __threadfence_system();  // before the entry; the block's other threads were waited for
+}
+
+// The row's token, drawn, published and fed to its next step. blockIdx.y is the row; the blocks of
+// its cluster are the team, of which the first one has the row's key, list and text to itself.
+//
+//   phase       blocks                      then
+//   read_step   all                         sync(): keys, random number and scratch are seen
+//   report_row  all; the pairs: the first   sync() in team_sum(): all are through with the row
+//               Where the list is the k best only the first block stays.
+//   adjust      the first                   the wide draw's first sync(): the row has its penalties
+//   draw        all, fewer as the list      __syncthreads(): every thread is through with the row,
+//               becomes short               the text and the report
+//   the end     the first thread            one store publishes the token; nothing reads after it
 __global__ void __launch_bounds__(kThreads)
     draw_and_feed(const __grid_constant__ StepKernelArguments a) {
   const StepRow& row = a.rows[blockIdx.y];
-  const std::int32_t n = (row.n_vocab + kGroup - 1) / kGroup;
-  Shared& shared = reinterpret_cast<Shared&>(team_room());
-  auto* keys = reinterpret_cast<std::uint64_t*>(&shared + 1);  // of the groups
   DeviceSamplerState& s = *row.sampling;
   const auto rank = static_cast<std::int32_t>(blockIdx.x);
   const bool needs_cluster = s.needs_cluster;
@@ -183,51 +257,26 @@ __global__ void __launch_bounds__(kThreads)
     if (rank == 0 && threadIdx.x == 0) set_loop(a, false);
     return;
   }
-  StepPlan plan{};
-  if (rank == 0 && threadIdx.x == 0) plan = read_plan(*row.control, *row.mailbox);
-  if (rank == 0 && threadIdx.x == kThreads - 1 && s.params.mirostat == 0) {
-    shared.u = s.streams.rng.next_f64();
-    *s.scratch.u = shared.u;
-  }
-  if (threadIdx.x == 0) shared.team.scratch = s.scratch;
-  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) keys[i] = row.group_best[i];
-  bool legal = *row.illegal == 0;
+  Shared& shared = reinterpret_cast<Shared&>(team_room());
   Team team{.rank = rank, .n_blocks = needs_cluster ? static_cast<std::int32_t>(gridDim.x) : 1};
-  team.sync();
-  std::uint64_t best = best_key(keys, n, shared);
-  const LogprobKind kind = s.logprobs.kind;
-  StepLogprobs* report = nullptr;
-  double log_sum = 0.0;
-  if (kind != LogprobKind::kNone) report = s.logprobs.out + row.control->step;
-  if (kind == LogprobKind::kBefore && legal) {
-    log_sum = row_log_sum(team, row, logit_of(best));
-    if (rank == 0) report_best(row, keys, shared, best, log_sum, *report);
-  }
+  Drawing d{.row = row,
+            .s = s,
+            .shared = shared,
+            .keys = reinterpret_cast<std::uint64_t*>(&shared + 1),
+            .n_keys = (row.n_vocab + kGroup - 1) / kGroup,
+            .team = team};
+  const StepPlan plan = read_step(d);
+  report_row(d);
   if (rank > 0 && s.top_k > 0) return;
   if (s.top_k > 0) team.n_blocks = 1;
-  if (rank == 0) {
-    if (s.dry.last_n > 0) find_dry(s, shared);
-    adjust_row(row, keys);
-    if (changes_row(s)) best = best_key(keys, n, shared);
-  }
-  TokenId token = -1;
-  if (s.is_wide) {
-    StepLogprobs* after = kind == LogprobKind::kAfter ? report : nullptr;
-    if (legal) token = draw_wide(row, keys, team, shared, best, after);
-  } else {
-    if (legal && logit_of(best) > -kInfinity) token = draw_narrow(row, keys, shared, best);
-  }
+  if (rank == 0) adjust(d);
+  const TokenId token = draw(d);
   if (rank > 0) return;
   __syncthreads();
   if (s.dry.last_n > 0) forget_dry(s);
   if (threadIdx.x != 0) return;
-  if (!legal) *row.illegal = 0;
-  if (report != nullptr) {
-    if (kind == LogprobKind::kBefore && token >= 0) {
-      report->drawn = static_cast<float>(s.scratch.raw[token] - log_sum);
-    }
-    __threadfence_system();  // before the entry; the block's other threads were waited for
-  }
+  if (!d.legal) *row.illegal = 0;
+  finish_report(d, token);
   finish_step(a, row, plan, token);
 }
 

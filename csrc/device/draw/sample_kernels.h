@@ -1,5 +1,6 @@
 // The kernels of a step that are ours: the row of logits is scanned, a token drawn, published and
-// fed back. Two launches; they can be captured into a graph.
+// fed back. Two launches; they can be captured into a graph. README.md has a map of what they are
+// made of.
 #pragma once
 
 #include <cuda_runtime_api.h>

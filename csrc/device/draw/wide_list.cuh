@@ -44,94 +44,139 @@ __device__ inline unsigned lanes_of_digit(std::uint32_t digit, bool in) {
   return peers;
 }
 
-// One stable counting pass over a digit of the items' keys: tokens or logits. Nothing is moved if
-// all digits are the same.
-__device__ __noinline__ void radix_pass(Team& team, WideList& c, std::int32_t shift,
-                                        bool by_token) {
-  static_assert(kThreads / 32 * kRadixBuckets * sizeof(std::uint32_t) <=
-                kRoom * sizeof(std::uint64_t));
-  auto* counts = reinterpret_cast<std::uint32_t*>(team_room().words);
-  const WarpRun run = warp_run(team, c.size);
-  std::uint32_t* mine = counts + threadIdx.x / 32 * kRadixBuckets;
-  const auto digit_of = [&](const Item& item) {
+// A digit of an item's key: its token or its logit.
+struct Digit {
+  std::int32_t shift;
+  bool by_token;
+
+  __device__ std::uint32_t of(const Item& item) const {
     const std::uint32_t key =
         by_token ? static_cast<std::uint32_t>(item.token) : descending_key(item.logit);
     return key >> shift & static_cast<std::uint32_t>(kRadixBuckets - 1);
-  };
+  }
+};
+
+// One warp counts the digits of its run into `mine`.
+__device__ inline void count_digits(const WideList& c, const WarpRun& run, const Digit& digit,
+                                    std::uint32_t* mine) {
   for (std::int32_t i = lane(); i < kRadixBuckets; i += 32) mine[i] = 0;
   __syncwarp();
 #pragma unroll 1
   for (std::int32_t base = run.begin; base < run.end; base += 32) {
     const bool in = base + lane() < run.end;
-    const std::uint32_t item_digit = in ? digit_of(c.items[base + lane()]) : 0U;
+    const std::uint32_t item_digit = in ? digit.of(c.items[base + lane()]) : 0U;
     const unsigned peers = lanes_of_digit(item_digit, in);
     if (in && (peers & ((1U << lane()) - 1U)) == 0U) {
       mine[item_digit] += static_cast<std::uint32_t>(__popc(peers));
     }
     __syncwarp();
   }
-  __syncthreads();
-  // Thread d of a block has digit d: where each warp's run of it begins in the block's, and how
-  // many there are.
-  const auto digit = static_cast<std::int32_t>(threadIdx.x);
-  const bool has_digit = digit < kRadixBuckets;
+}
+
+// Where each warp's items of a digit begin among the block's, in place of how many they are.
+// Returns how many the block has. One thread a digit.
+__device__ inline std::uint32_t begin_in_block(std::uint32_t* counts, std::int32_t digit) {
   std::uint32_t n_block = 0;
+#pragma unroll
+  for (std::int32_t warp = 0; warp < kThreads / 32; ++warp) {
+    const std::uint32_t n = counts[warp * kRadixBuckets + digit];
+    counts[warp * kRadixBuckets + digit] = n_block;
+    n_block += n;
+  }
+  return n_block;
+}
+
+// Of a digit's items, in all blocks and in those before this one.
+struct DigitCount {
+  std::uint32_t before;
+  std::uint32_t all;
+};
+
+__device__ inline DigitCount count_in_list(const Team& team, std::int32_t digit) {
+  DigitCount count{};
+  for (std::int32_t block = 0; block < team.n_blocks; ++block) {
+    const std::uint32_t n = team_room().scratch.histogram[block * kRadixBuckets + digit];
+    count.before += block < team.rank ? n : 0U;
+    count.all += n;
+  }
+  return count;
+}
+
+// Adds to begin_in_block() where the block's items of a digit begin in the list: an exclusive
+// prefix over the digits. 256 threads, eight warps, have one each; the whole block calls.
+__device__ inline void begin_in_list(std::uint32_t* counts, std::int32_t digit, bool has_digit,
+                                     const DigitCount& count) {
+  std::uint32_t sum = count.all;
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const std::uint32_t below = __shfl_up_sync(kAllLanes, sum, offset);
+    if (lane() >= offset) sum += below;
+  }
+  if (has_digit && lane() == 31) team_room().reduction[digit / 32] = sum;
+  __syncthreads();
   if (has_digit) {
+    std::uint32_t base = sum - count.all + count.before;
+    for (std::int32_t warp = 0; warp < digit / 32; ++warp) {
+      base += static_cast<std::uint32_t>(team_room().reduction[warp]);
+    }
 #pragma unroll
     for (std::int32_t warp = 0; warp < kThreads / 32; ++warp) {
-      const std::uint32_t n = counts[warp * kRadixBuckets + digit];
-      counts[warp * kRadixBuckets + digit] = n_block;
-      n_block += n;
+      counts[warp * kRadixBuckets + digit] += base;
     }
-    team_room().scratch.histogram[team.rank * kRadixBuckets + digit] = n_block;
+  }
+  __syncthreads();
+}
+
+// One warp moves the items of its run to where `mine` says, in their order.
+__device__ inline void move_items(const WideList& c, const WarpRun& run, const Digit& digit,
+                                  std::uint32_t* mine) {
+#pragma unroll 1
+  for (std::int32_t base = run.begin; base < run.end; base += 32) {
+    const std::int32_t i = base + lane();
+    const bool in = i < run.end;
+    const Item item = in ? c.items[i] : Item{0.0F, 0};
+    const std::uint32_t item_digit = digit.of(item);
+    const unsigned peers = lanes_of_digit(item_digit, in);
+    const unsigned below = peers & ((1U << lane()) - 1U);
+    std::uint32_t at = 0;
+    if (in) at = mine[item_digit] + static_cast<std::uint32_t>(__popc(below));
+    __syncwarp();
+    if (in && below == 0U) mine[item_digit] += static_cast<std::uint32_t>(__popc(peers));
+    __syncwarp();
+    if (in) c.spare[at] = item;
+  }
+}
+
+// One stable counting pass over a digit of the items' keys: tokens or logits. Nothing is moved if
+// all digits are the same. The whole team; ends with a sync().
+//
+//   phase           threads        works on              then
+//   count_digits    each warp      its row of `counts`   __syncthreads()
+//   begin_in_block  one a digit    its column            sync(): every block's histogram is there
+//   count_in_list   one a digit    the histograms        __syncthreads_or(): is there one digit?
+//   begin_in_list   one a digit    its column            __syncthreads()
+//   move_items      each warp      its row, c.spare      sync(): the list is c.spare
+__device__ __noinline__ void radix_pass(Team& team, WideList& c, std::int32_t shift,
+                                        bool by_token) {
+  static_assert(kThreads / 32 * kRadixBuckets * sizeof(std::uint32_t) <=
+                kRoom * sizeof(std::uint64_t));
+  auto* counts = reinterpret_cast<std::uint32_t*>(team_room().words);  // a row a warp
+  std::uint32_t* mine = counts + threadIdx.x / 32 * kRadixBuckets;
+  const WarpRun run = warp_run(team, c.size);
+  const Digit of_item{shift, by_token};
+  count_digits(c, run, of_item, mine);
+  __syncthreads();
+  const auto digit = static_cast<std::int32_t>(threadIdx.x);  // this thread's
+  const bool has_digit = digit < kRadixBuckets;
+  if (has_digit) {
+    team_room().scratch.histogram[team.rank * kRadixBuckets + digit] =
+        begin_in_block(counts, digit);
   }
   team.sync();
-  std::uint32_t n_before = 0;  // in the blocks before
-  std::uint32_t n_all = 0;
-  if (has_digit) {
-    for (std::int32_t block = 0; block < team.n_blocks; ++block) {
-      const std::uint32_t n = team_room().scratch.histogram[block * kRadixBuckets + digit];
-      n_before += block < team.rank ? n : 0U;
-      n_all += n;
-    }
-  }
-  const bool is_only = has_digit && n_all == static_cast<std::uint32_t>(c.size);
-  const bool skip = __syncthreads_or(is_only ? 1 : 0) != 0;
-  if (!skip) {
-    // Exclusive prefix over the digits: 256 threads, eight warps.
-    std::uint32_t sum = n_all;
-    for (int offset = 1; offset < 32; offset *= 2) {
-      const std::uint32_t below = __shfl_up_sync(kAllLanes, sum, offset);
-      if (lane() >= offset) sum += below;
-    }
-    if (has_digit && lane() == 31) team_room().reduction[digit / 32] = sum;
-    __syncthreads();
-    if (has_digit) {
-      std::uint32_t base = sum - n_all + n_before;
-      for (std::int32_t warp = 0; warp < digit / 32; ++warp) {
-        base += static_cast<std::uint32_t>(team_room().reduction[warp]);
-      }
-#pragma unroll
-      for (std::int32_t warp = 0; warp < kThreads / 32; ++warp) {
-        counts[warp * kRadixBuckets + digit] += base;
-      }
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (std::int32_t base = run.begin; base < run.end; base += 32) {
-      const std::int32_t i = base + lane();
-      const bool in = i < run.end;
-      const Item item = in ? c.items[i] : Item{0.0F, 0};
-      const std::uint32_t item_digit = digit_of(item);
-      const unsigned peers = lanes_of_digit(item_digit, in);
-      const unsigned below = peers & ((1U << lane()) - 1U);
-      std::uint32_t at = 0;
-      if (in) at = mine[item_digit] + static_cast<std::uint32_t>(__popc(below));
-      __syncwarp();
-      if (in && below == 0U) mine[item_digit] += static_cast<std::uint32_t>(__popc(peers));
-      __syncwarp();
-      if (in) c.spare[at] = item;
-    }
+  const DigitCount count = has_digit ? count_in_list(team, digit) : DigitCount{};
+  const bool is_only = has_digit && count.all == static_cast<std::uint32_t>(c.size);
+  if (__syncthreads_or(is_only ? 1 : 0) == 0) {
+    begin_in_list(counts, digit, has_digit, count);
+    move_items(c, run, of_item, mine);
     Item* moved = c.spare;
     c.spare = c.items;
     c.items = moved;
