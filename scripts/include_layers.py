@@ -29,6 +29,7 @@ LAYERS = (
     ("model",),
     ("host", "device/state"),
     ("device/draw", "device/llama"),
+    ("device/lane",),
     ("device/loop",),
     ("engine",),
     ("bindings",),

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "decode/interruption.h"
+#include "device/lane/lane.h"
 #include "device/llama/llama_bridge.h"
-#include "device/loop/lane.h"
 #include "device/loop/step_pacer.h"
 #include "device/loop/step_program.h"
 #include "device/loop/stream_marker.h"

@@ -1,6 +1,6 @@
 #include "device/loop/device_policy.h"
 
-#include "device/loop/device_sampler.h"
+#include "device/lane/device_sampler.h"
 
 namespace unpaced {
 

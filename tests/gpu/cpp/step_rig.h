@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "device/draw/sample_kernels.h"
-#include "device/loop/device_sampler.h"
+#include "device/lane/device_sampler.h"
 #include "device/state/cuda_memory.h"
 
 namespace unpaced::test {

@@ -10,9 +10,9 @@
 
 #include "device/draw/masked_row.h"
 #include "device/draw/sample_kernels.h"
+#include "device/lane/device_sampler.h"
+#include "device/lane/pause_tokens.h"
 #include "device/llama/llama_bridge.h"
-#include "device/loop/device_sampler.h"
-#include "device/loop/pause_tokens.h"
 #include "device/state/cuda_memory.h"
 #include "device/state/loop_state.h"
 #include "model/model.h"

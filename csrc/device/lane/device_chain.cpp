@@ -1,4 +1,4 @@
-#include "device/loop/device_chain.h"
+#include "device/lane/device_chain.h"
 
 #include <algorithm>
 

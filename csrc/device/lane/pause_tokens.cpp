@@ -1,4 +1,4 @@
-#include "device/loop/pause_tokens.h"
+#include "device/lane/pause_tokens.h"
 
 #include <algorithm>
 

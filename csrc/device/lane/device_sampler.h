@@ -7,7 +7,7 @@
 
 #include "decode/event_publisher.h"
 #include "decode/host_reason.h"
-#include "device/loop/dry_memory.h"
+#include "device/lane/dry_memory.h"
 #include "device/state/cuda_memory.h"
 #include "device/state/loop_state.h"
 #include "device/state/wide_memory.h"

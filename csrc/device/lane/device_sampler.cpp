@@ -1,10 +1,10 @@
-#include "device/loop/device_sampler.h"
+#include "device/lane/device_sampler.h"
 
 #include <algorithm>
 #include <atomic>
 
 #include "device/draw/sample_kernels.h"
-#include "device/loop/device_chain.h"
+#include "device/lane/device_chain.h"
 
 namespace unpaced {
 namespace {

@@ -1,4 +1,4 @@
-#include "device/loop/lane.h"
+#include "device/lane/lane.h"
 
 #include <algorithm>
 #include <cstddef>

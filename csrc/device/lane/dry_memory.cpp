@@ -1,4 +1,4 @@
-#include "device/loop/dry_memory.h"
+#include "device/lane/dry_memory.h"
 
 #include <algorithm>
 
