@@ -37,7 +37,7 @@ class _Timed(BaseModel):
 
 
 class Completion(_Timed):
-    """llama-server's completion; with `response_fields` only what they name."""
+    """llama-server's completion."""
 
     index: int
     content: str
@@ -208,4 +208,9 @@ def schemas() -> dict[str, Schema]:
         "Timings": of_value(_Timings().to_json()),
         "Usage": of_value(usage(())),
         "EffectiveParams": settings,
+        "SelectedFields": {
+            "type": "object",
+            "description": "a Completion's fields that `response_fields` names, and no others",
+            "additionalProperties": True,
+        },
     }

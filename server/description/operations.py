@@ -55,7 +55,9 @@ def _of_chat(request: str, answer: str, *more: int) -> Operation:
     return Operation(request, reference(answer), errors=(*OF_A_COMPLETION, *more))
 
 
-_NATIVE: Final = either(reference("Completion"), array_of(reference("Completion")))
+_NATIVE: Final = either(
+    reference("Completion"), array_of(reference("Completion")), reference("SelectedFields")
+)
 _HEALTH: Final = Operation(answer=reference("Health"))
 _NEVER: Final = Operation(errors=(501,))
 _TOOLS: Final = Operation(errors=(403,))
