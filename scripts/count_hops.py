@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""The hops of a request and of a token: which of our Python functions run, on objects of how many
+classes.
+
+The demo model answers streamed completions over a socket, warm. A hop is a call of a function of
+server/ or engine_ext/ on the event loop's thread; a coroutine counts once. A token's hops are those
+of one wake-up of the engine, once it writes the frames of the tokens itself.
+
+    python scripts/count_hops.py [--path /v1/chat/completions] [--walk]
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import CodeType, FrameType
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+N_TOKENS = 65
+WAKE_UP = "Engine._on_readable"
+
+
+@dataclass
+class Hops:
+    """Calls in order, and the objects they were made on."""
+
+    calls: list[str] = field(default_factory=list)
+    frames: list[FrameType] = field(default_factory=list)
+    owners: dict[int, object] = field(default_factory=dict)
+
+    def note(self, frame: FrameType, event: str, _: object) -> None:
+        """For sys.setprofile."""
+        if event != "call" or (name := name_of(frame.f_code)) is None:
+            return
+        if any(known is frame for known in self.frames):  # a coroutine that goes on
+            return
+        self.frames.append(frame)
+        self.calls.append(name)
+        owner = frame.f_locals.get("self")
+        if owner is not None:
+            self.owners[id(owner)] = owner
+
+    def tell(self, what: str) -> None:
+        """One line."""
+        classes = {type(owner).__name__ for owner in self.owners.values()}
+        print(f"{what}: {len(self.calls)} calls, objects of {len(classes)} classes")
+
+    def usual_wake_up(self) -> tuple[str, ...]:
+        """What most often runs when the engine has published something."""
+        starts = [i for i, name in enumerate(self.calls) if name.endswith(WAKE_UP)]
+        runs = [tuple(self.calls[a:b]) for a, b in pairwise(starts)]
+        return Counter(runs).most_common(1)[0][0]
+
+
+def name_of(code: CodeType) -> str | None:
+    """`server.http.body.read_json` of one of our functions; None of others'."""
+    path = Path(code.co_filename)
+    if "/server/" not in code.co_filename and "/engine_ext/" not in code.co_filename:
+        return None
+    if not path.is_relative_to(ROOT) or code.co_name.endswith(("expr>", "comp>")):
+        return None
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return f"{module}.{code.co_qualname}" if module.startswith(("server.", "engine_ext.")) else None
+
+
+@contextmanager
+def counted(hops: Hops) -> Iterator[None]:
+    """What runs meanwhile is noted."""
+    sys.setprofile(hops.note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+async def serve_and_count(path: str, *, walk: bool) -> None:
+    """Start the application on the demo model and look at its second request."""
+    import uvicorn
+
+    from engine_ext import Engine, SequenceRequest, TokenStream
+    from server.http.header_deadlines import HeaderDeadlines
+    from server.http.protocol import LimitedHttpProtocol
+    from server.http.send_deadlines import SendDeadlines
+    from server.process.app import create_app
+    from server.settings import Settings
+
+    settings = Settings(parallel=1, ctx_size=512)
+    protocol = type(
+        "Protocol",
+        (LimitedHttpProtocol,),
+        {
+            "max_header_bytes": settings.max_header_bytes,
+            "header_deadlines": HeaderDeadlines(settings.header_timeout),
+            "send_deadlines": SendDeadlines(settings.send_timeout),
+        },
+    )
+    engine = Engine(settings.engine_config())
+    app = create_app(engine, settings)
+    config = uvicorn.Config(app, port=0, http=protocol, ws="none", log_config=None)
+    server = uvicorn.Server(config)
+    running = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.01)
+    await app.state.loaded
+    port = server.servers[0].sockets[0].getsockname()[1]
+    await answer(port, path, 1)
+    await asyncio.sleep(1.5)  # chat's modules are imported a second after the start
+
+    to_submit, stream = Hops(), Hops()
+    rest = Hops(frames=to_submit.frames)
+    submit = Engine.submit
+
+    def noted_submit(self: Engine, request: SequenceRequest) -> TokenStream:
+        sys.setprofile(rest.note)
+        return submit(self, request)
+
+    Engine.submit = noted_submit  # type: ignore[method-assign]
+    with counted(to_submit):
+        await answer(port, path, 1)
+    Engine.submit = submit  # type: ignore[method-assign]
+    to_submit.tell("request, from the socket to Engine.submit")
+    rest.tell("request, from Engine.submit to its end, of one token")
+    with counted(stream):
+        await answer(port, path, N_TOKENS)
+    token = stream.usual_wake_up()
+    print(f"each further token that is streamed, at most: {len(token)} calls")
+    if walk:
+        print("\nto Engine.submit:", *to_submit.calls, sep="\n  ")
+        print("\nto the end:", *rest.calls, sep="\n  ")
+        print("\na token:", *token, sep="\n  ")
+    server.should_exit = True
+    await running
+
+
+async def answer(port: int, path: str, n_tokens: int) -> None:
+    """One streamed completion, read to its end."""
+    body: dict[str, object] = {"stream": True, "n_predict": n_tokens, "ignore_eos": True, "seed": 1}
+    body["cache_prompt"] = False
+    if "chat" in path:
+        body["messages"] = [{"role": "user", "content": "Hello"}]
+    else:
+        body["prompt"] = "Once upon a time there was"
+    data = json.dumps(body).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    text = await reader.read()
+    if not text.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(text.decode())
+    writer.close()
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--path", default="/completion")
+    parser.add_argument("--walk", action="store_true", help="print the functions in their order")
+    arguments = parser.parse_args()
+    asyncio.run(serve_and_count(arguments.path, walk=arguments.walk))
+
+
+if __name__ == "__main__":
+    main()
