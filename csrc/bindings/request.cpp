@@ -139,7 +139,7 @@ void bind_request(nb::module_& m) {
           "stops"_a, "tokens"_a, "times_us"_a);
 
   nb::class_<ReasoningBudget>(m, "ReasoningBudget")
-      .def("end_thoughts", &ReasoningBudget::end_thoughts);
+      .def("end_reasoning", &ReasoningBudget::end_reasoning);
 
   nb::class_<RequestSpec>(m, "RequestSpec")
       .def(nb::init<>())

@@ -62,7 +62,7 @@ void ReasoningBudget::accept(TokenId token) noexcept {
   switch (state_) {
     case State::kIdle:
     case State::kDone:
-      if (starts_.advance(token) >= 0) begin_thoughts();
+      if (starts_.advance(token) >= 0) begin_reasoning();
       break;
     case State::kCounting:
     case State::kWaitingUtf8:
@@ -84,7 +84,7 @@ std::span<const TokenId> ReasoningBudget::end_tag() const noexcept {
   return ends_.at(end_tag_);
 }
 
-void ReasoningBudget::begin_thoughts() noexcept {
+void ReasoningBudget::begin_reasoning() noexcept {
   state_ = State::kCounting;
   n_left_ = plan_.n_tokens < 0 ? std::numeric_limits<std::int32_t>::max() : plan_.n_tokens;
   ends_.reset();

@@ -45,7 +45,7 @@ class ReasoningBudget {
 
   // Any thread: the thoughts shall end with the next token. Ignored where the model is not thinking
   // then, or is about to stop.
-  void end_thoughts() noexcept {
+  void end_reasoning() noexcept {
     // relaxed: the flag is all that is said; paired with forced().
     end_asked_.store(true, std::memory_order_relaxed);
   }
@@ -73,7 +73,7 @@ class ReasoningBudget {
   [[nodiscard]] std::span<const TokenId> forced_tokens() const noexcept { return plan_.forced; }
 
  private:
-  void begin_thoughts() noexcept;
+  void begin_reasoning() noexcept;
   void begin_forcing() noexcept;
   void count(TokenId token) noexcept;
 

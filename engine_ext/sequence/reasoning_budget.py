@@ -7,9 +7,9 @@ from dataclasses import dataclass
 class ReasoningBudget:
     """Thoughts begin after the tokens of `start` and end with those of one of `ends`.
 
-    After `n_tokens` of them (-1: never), or when `TokenStream.end_thoughts` asks for it, the tokens
-    of `forced` come, which hold an end. A token that ends within a UTF-8 character is waited for.
-    `prompt`: the tokens at the prompt's end that count as the answer's beginning.
+    After `n_tokens` of them (-1: never), or when `TokenStream.end_reasoning` asks for it, the
+    tokens of `forced` come, which hold an end. A token that ends within a UTF-8 character is waited
+    for. `prompt`: the tokens at the prompt's end that count as the answer's beginning.
     `suspends_grammar`: the grammar is not asked about thoughts, and is told the end alone.
     """
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 _FINISHED = int(EventKind.FINISHED)
 
 
-class Framing(Protocol):
+class Framer(Protocol):
     """Who makes frames of a request's tokens: the native engine."""
 
     def frame(self, request_id: int, frames: TokenFrames, listener: Callable[[], None]) -> None:
-        """See `TokenStream.begin_frames`."""
+        """See `TokenStream.frame`."""
 
     def unframe(self, request_id: int) -> None:
-        """See `TokenStream.end_frames`."""
+        """See `TokenStream.unframe`."""
 
 
 class TokenStream:
@@ -32,7 +32,7 @@ class TokenStream:
         "_cancel",
         "_events",
         "_finished",
-        "_framing",
+        "_framer",
         "_listener",
         "_mask",
         "_waiter",
@@ -43,7 +43,7 @@ class TokenStream:
         self,
         request_id: int,
         cancel: Callable[[int], None],
-        framing: Framing,
+        framer: Framer,
         mask: TokenMask | None = None,
         budget: ReasoningBudget | None = None,
     ) -> None:
@@ -51,7 +51,7 @@ class TokenStream:
         self._mask = mask
         self._budget = budget
         self._cancel = cancel
-        self._framing = framing
+        self._framer = framer
         self._events: list[TokenEvent] = []
         self._finished = False
         self._waiter: asyncio.Future[None] | None = None
@@ -86,13 +86,13 @@ class TokenStream:
         if not self._finished:
             self._cancel(self.request_id)
 
-    def end_thoughts(self) -> None:
+    def end_reasoning(self) -> None:
         """Asks for the end of the model's thoughts, at its next token.
 
         Nothing happens where it is not thinking then, or its request has no reasoning budget.
         """
         if self._budget is not None:
-            self._budget.end_thoughts()
+            self._budget.end_reasoning()
 
     def take(self) -> list[TokenEvent]:
         """Every event that is there now, in order, without waiting; often none."""
@@ -107,17 +107,17 @@ class TokenStream:
         """
         self._listener = listener
 
-    def begin_frames(self, frames: TokenFrames, listener: Callable[[], None]) -> None:
+    def frame(self, frames: TokenFrames, listener: Callable[[], None]) -> None:
         """Have the request's tokens go to `frames`, and no events made of them; `listener`, which
         must not raise, is called where there are new ones. Other events come as ever.
 
         Call it when all events have been taken, so that no token is passed over.
         """
-        self._framing.frame(self.request_id, frames, listener)
+        self._framer.frame(self.request_id, frames, listener)
 
-    def end_frames(self) -> None:
+    def unframe(self) -> None:
         """Have tokens come as events again. Idempotent."""
-        self._framing.unframe(self.request_id)
+        self._framer.unframe(self.request_id)
 
     def push(self, event: TokenEvent) -> bool:
         """For the engine: append the next event. True: the reader has no others, so `wake` it."""

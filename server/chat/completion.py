@@ -2,39 +2,26 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from server.chat.plan import ChatPlan, prepare_chat
-from server.completion.make import make_completion
+from server.chat.plan import ChatPlan
+from server.completion.completions import Completions
 from server.completion.response import CompletionResponse
-from server.writers.chat import ChatWriter
-
-if TYPE_CHECKING:
-    from server.completion.state import ServerState
-
-
-async def make_chat(
-    state: "ServerState",
-    body: dict[str, Any],
-    writer: type[ChatWriter] = ChatWriter,
-    *,
-    arrived_us: int,
-) -> CompletionResponse:
-    """Plan a chat body and run it with this writer for every choice. Raises: ApiError."""
-    state.admission.check_room()
-    return await run_chat(state, await prepare_chat(state, body), writer, arrived_us=arrived_us)
+from server.completion.writer import ChoiceWriter
 
 
 async def run_chat(
-    state: "ServerState", plan: ChatPlan, writer: Callable[..., ChatWriter], *, arrived_us: int
+    completions: Completions,
+    plan: ChatPlan,
+    writer: Callable[..., ChoiceWriter],
+    *,
+    arrived_us: int,
 ) -> CompletionResponse:
-    """Run a plan. Raises: ApiError."""
-    return await make_completion(
-        state,
+    """Run a plan, with this writer for every choice. Raises: ApiError."""
+    return await completions.make(
         plan.body,
         partial(writer, plan=plan),
         arrived_us=arrived_us,
         marks=plan.syntax.marks,
         grammar=plan.grammar,
-        thoughts=plan.thoughts,
+        reasoning=plan.reasoning,
     )

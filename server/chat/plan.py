@@ -11,27 +11,29 @@ from server.chat.messages import read_messages
 from server.chat.options import ChatOptions, read_options
 from server.chat.prompt import ChatPrompt, render_prompt
 from server.chat.reasoning_ends import reasoning_ends
-from server.chat.templates import ReasoningTags, TemplateFacts
-from server.chat.thought_rules import (
-    after_harmony_thoughts,
-    after_possible_thoughts,
-    after_thoughts,
+from server.chat.reasoning_rules import (
+    after_harmony_reasoning,
+    after_possible_reasoning,
+    after_reasoning,
     harmony_final_header,
 )
+from server.chat.templates import ChatTemplates, ReasoningTags, TemplateFacts
 from server.chat.tools.grammar import tool_grammar
 from server.chat.tools.offer import ToolOffer, read_tools
 from server.chat.tools.spelling import Spelling, mark_trigger
 from server.chat.tools.syntax import JSON_CALL
 from server.chat.unasked import unasked_calls
-from server.completion.reasoning import Thoughts, read_chat_thoughts
-from server.grammar.fields import read_grammar
 from server.grammar.spec import GrammarSpec
 from server.http.errors import invalid, invalid_field
+from server.request.grammar_fields import read_grammar
+from server.request.reasoning import Reasoning, read_chat_reasoning
 from server.schemas.completion import CompletionBody, parse_completion
 from server.values.json_values import json_type
 
 if TYPE_CHECKING:
-    from server.completion.state import ServerState
+    from engine_ext import Engine
+    from server.request.model_host import ModelHost
+    from server.settings import Settings
 
 _ALPHABET: Final = string.ascii_letters + string.digits
 
@@ -44,7 +46,7 @@ class ChatPlan:
     body: CompletionBody
     syntax: AnswerSyntax
     grammar: GrammarSpec | None = None
-    thoughts: Thoughts | None = None
+    reasoning: Reasoning | None = None
 
     def new_parser(self) -> ChatParser:
         """A parser for one choice's text."""
@@ -52,22 +54,26 @@ class ChatPlan:
 
 
 async def prepare_chat(
-    state: "ServerState", body: dict[str, Any], *, repeats_prefill: bool = True
+    host: "ModelHost",
+    templates: ChatTemplates,
+    body: dict[str, Any],
+    *,
+    repeats_prefill: bool = True,
 ) -> ChatPlan:
     """Check a chat body and render its prompt. Raises: ApiError (400).
 
     `repeats_prefill`: the answer's message begins with what the client wrote of it.
     """
+    engine, settings, model = host.engine, host.settings, host.engine.model
     messages = read_messages(body)
-    offer = read_tools(body, state.settings.max_tools)
-    templates, model = state.chat, state.engine.model
+    offer = read_tools(body, settings.max_tools)
     await templates.load(model)
     facts = templates.choose(has_tools=bool(offer.tools))
     _check_together(body, offer, facts)
-    options = read_options(body, messages, state.settings, facts)
+    options = read_options(body, messages, settings, facts)
     prompt = await render_prompt(templates, facts, model, messages, offer, options)
     native = parse_completion(_native_body(body, prompt.text, offer))
-    syntax = _answer_syntax(state, facts, offer, options, prompt)
+    syntax = _answer_syntax(settings, facts, offer, options, prompt)
     if options.continuation and repeats_prefill:
         syntax = replace(
             syntax,
@@ -82,19 +88,19 @@ async def prepare_chat(
         prompt=prompt.text,
         body=native,
         syntax=syntax,
-        grammar=await _grammar(state, native, syntax, offer, may_think=may_think),
-        thoughts=_thoughts(native, facts, options, prompt, is_call=offer.choice == "required"),
+        grammar=await _grammar(engine, settings, native, syntax, offer, may_think=may_think),
+        reasoning=_reasoning(native, facts, options, prompt, is_call=offer.choice == "required"),
     )
 
 
 def _answer_syntax(
-    state: "ServerState",
+    settings: "Settings",
     facts: TemplateFacts,
     offer: ToolOffer,
     options: ChatOptions,
     prompt: ChatPrompt,
 ) -> AnswerSyntax:
-    if state.settings.skip_chat_parsing or facts.builtin:
+    if settings.skip_chat_parsing or facts.builtin:
         return AnswerSyntax()
     tags = facts.reasoning
     parallel = facts.can("parallel_tool_calls") if offer.parallel is None else offer.parallel
@@ -134,46 +140,46 @@ def _leading_space(text: str) -> str:
     return text[: len(text) - len(text.lstrip())]
 
 
-def _thoughts(
+def _reasoning(
     body: CompletionBody,
     facts: TemplateFacts,
     options: ChatOptions,
     prompt: ChatPrompt,
     *,
     is_call: bool,
-) -> Thoughts | None:
+) -> Reasoning | None:
     if facts.reasoning is None:
-        return read_chat_thoughts(body)
+        return read_chat_reasoning(body)
     ends = reasoning_ends(facts.source, facts.reasoning)
     if is_call:  # the grammar of calls waits for the tag
         ends = tuple(end for end in ends if facts.reasoning.end in end)
-    return Thoughts(
+    return Reasoning(
         start=facts.reasoning.start,
         ends=ends,
         n_tokens=options.reasoning_budget,
         message=options.budget_message,
         can_be_ended=options.reasoning_control,
-        begun=prompt.thoughts,
+        begun=prompt.reasoning_begun,
         is_tag_begun=True,
     )
 
 
 async def _grammar(
-    state: "ServerState",
+    engine: "Engine",
+    settings: "Settings",
     body: CompletionBody,
     syntax: AnswerSyntax,
     offer: ToolOffer,
     *,
     may_think: bool,
 ) -> GrammarSpec | None:
-    """What the answer must be, where it must. Thoughts are free, whoever begins them."""
-    engine = state.engine
+    """What the answer must be, where it must. The reasoning is free, whoever begins them."""
     if syntax.syntax is not None and offer.choice == "required":
         lead = await _lead(Spelling(engine), syntax, may_think=may_think, is_call=True)
         parallel = syntax.max_calls != 1
         return await tool_grammar(engine, syntax.syntax, syntax.tools, parallel=parallel, lead=lead)
     spec = await read_grammar(engine, body)
-    if spec is None and syntax.syntax is not None and state.settings.grammar_default is None:
+    if spec is None and syntax.syntax is not None and settings.grammar_default is None:
         return await unasked_calls(engine, syntax)
     if spec is None or spec.triggers:
         return spec
@@ -191,13 +197,13 @@ async def _lead(spell: Spelling, syntax: AnswerSyntax, *, may_think: bool, is_ca
     opened = syntax.opens_reasoning
     if syntax.harmony:
         header = "" if is_call else await harmony_final_header(spell)
-        return await after_harmony_thoughts(spell, opened=opened, answer_header=header)
+        return await after_harmony_reasoning(spell, opened=opened, answer_header=header)
     if syntax.reasoning is None:
         return ""
     start, end = syntax.reasoning
     if opened:
-        return await after_thoughts(spell, end)
-    return await after_possible_thoughts(spell, start, end) if may_think else ""
+        return await after_reasoning(spell, end)
+    return await after_possible_reasoning(spell, start, end) if may_think else ""
 
 
 def _check_together(body: dict[str, Any], offer: ToolOffer, facts: TemplateFacts) -> None:

@@ -27,14 +27,14 @@ Messages = list[dict[str, Any]]
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
     """`opens_reasoning`: the text ends within the model's thoughts, whose tag and beginning are
-    `thoughts`; `opening`: the same where the template wrote it. `ends_reasoning`: the text ends
-    with their end, and `opening` with it. `may_think`: the answer may begin with thoughts.
+    `reasoning_begun`; `opening`: the same where the template wrote it. `ends_reasoning`: the text
+    ends with their end, and `opening` with it. `may_think`: the answer may begin with thoughts.
     `content` and `reasoning`: the parts of the answer that the client wrote and the text holds."""
 
     text: str
     opens_reasoning: bool = False
     opening: str = ""
-    thoughts: str = ""
+    reasoning_begun: str = ""
     may_think: bool = False
     content: str = ""
     reasoning: str = ""
@@ -70,7 +70,9 @@ async def render_prompt(
         return ChatPrompt(
             text,
             goes_on,
-            thoughts=facts.reasoning.opening + reasoning if goes_on and facts.reasoning else "",
+            reasoning_begun=facts.reasoning.opening + reasoning
+            if goes_on and facts.reasoning
+            else "",
             content=content,
             reasoning=reasoning,
         )

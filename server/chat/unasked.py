@@ -11,10 +11,10 @@ from engine_ext import GrammarError, GrammarTrigger
 from server.chat.tools.grammar import harmony_call, tool_grammar
 from server.chat.tools.offer import Tool
 from server.chat.tools.spelling import mark_trigger
-from server.grammar.compile import compile_for
 from server.grammar.schema import SchemaError, for_llguidance
 from server.grammar.spec import GrammarSpec
 from server.http.errors import ApiError, invalid_field
+from server.request.compiled_grammar import compile_grammar
 
 if TYPE_CHECKING:
     from engine_ext import Engine
@@ -63,7 +63,7 @@ async def _grammar(
             spec = await tool_grammar(
                 engine, answer.syntax, tools, parallel=parallel, is_loose=True
             )
-        await compile_for(engine, spec)
+        await compile_grammar(engine, spec)
     except ApiError as error:
         if error.status != 400:
             raise

@@ -1,17 +1,19 @@
-"""One sequence of a request, from the queue to its last event."""
+"""One sequence of a request: its way into the engine, what comes of it, and its end."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from engine_ext import EventKind
+from engine_ext import EngineError, EventKind, SequenceRequest
+from server.completion.admission import Ticket
+from server.completion.framing import Framing
 from server.completion.sequence_text import SequenceText
-from server.completion.submission import Submission
 from server.completion.writer import ChoiceWriter
+from server.http.errors import invalid, unavailable
 
 if TYPE_CHECKING:
-    from engine_ext import TokenEvent, TokenFrames
+    from engine_ext import Engine, TokenEvent, TokenStream
 
-_TOKEN: Final = int(EventKind.TOKEN)
 _STARTED: Final = int(EventKind.STARTED)
 _PREFILL: Final = int(EventKind.PREFILL)
 _PROMPT_LOGPROB: Final = int(EventKind.PROMPT_LOGPROB)
@@ -19,44 +21,76 @@ _FINISHED: Final = int(EventKind.FINISHED)
 
 
 class Choice:
-    """Reads what the engine makes of a submission and has it written. Always `close` it."""
+    """Waits for its slot, hands the sequence to the engine and has written what comes of it.
+
+    Call `start` or wait for `submit`, and `write_by` before anything else. Always `close` it: that
+    frees the slot.
+    """
+
+    writer: ChoiceWriter
+    generation: SequenceText
 
     def __init__(
         self,
-        submission: Submission,
-        writer: ChoiceWriter,
+        engine: "Engine",
+        ticket: Ticket,
+        sequence: SequenceRequest,
         *,
         on_start: Callable[["Choice", "TokenEvent"], None],
         on_end: Callable[["Choice"], None],
         arrived_us: int,
     ) -> None:
-        self._submission = submission
-        self.ticket = submission.ticket
+        self._engine = engine
+        self._sequence = sequence
         self._on_start = on_start
         self._on_end = on_end
+        self._stream: TokenStream | None = None  # None: it waits for its slot
+        self._is_drained = False
         self._is_closed = False
-        self._frames: TokenFrames | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self.ticket = ticket
         self.arrived_us = arrived_us  # on the clock of the engine's events
+        self.framing: Framing | None = None
+        """Who writes the frames of tokens now; None: `read_frames` and `take_frames`."""
+
+    # -- begin ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Hand the sequence to the engine, once, if it has its slot. Raises: ApiError."""
+        if self._stream is not None or not self.ticket.is_granted:
+            return
+        try:
+            self._stream = self._engine.submit(self._sequence)
+        except EngineError as error:  # too busy, or at its end
+            raise unavailable(str(error)) from error
+        except ValueError as error:
+            raise invalid(str(error)) from error
+
+    def write_by(self, writer: ChoiceWriter) -> None:
+        """What becomes of the sequence is this writer's; call it once."""
         self.writer = writer
-        self.generation: SequenceText = writer.generation
+        self.generation = writer.generation
+
+    async def submit(self) -> None:
+        """Wait for a slot, then hand the sequence to the engine. Raises: ApiError."""
+        await self.ticket.granted()
+        self.start()
 
     @property
     def phase(self) -> str:
         """Where it is: queued, prefill, decode or done."""
         if self.generation.is_over:
             return "done"
-        if self._submission.stream is None:
+        if self._stream is None:
             return "queued"
         return "decode" if self.generation.timings.n_decoded else "prefill"
 
-    async def submit(self) -> None:
-        """Wait for a slot, then hand the sequence to the engine. Raises: ApiError."""
-        await self._submission.started()
-
-    def end_thoughts(self) -> None:
+    def end_reasoning(self) -> None:
         """Have the model stop thinking, where it does."""
-        if self._submission.stream is not None:
-            self._submission.stream.end_thoughts()
+        if self._stream is not None:
+            self._stream.end_reasoning()
+
+    # -- whole ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Generate everything; the writer keeps it. Raises: ApiError."""
@@ -81,6 +115,8 @@ class Choice:
             writer.cut(generation.cut_line)
         self.close()
 
+    # -- stream ---------------------------------------------------------------------------------
+
     async def read_frames(self, *, progress: bool) -> bytes:
         """The stream events of everything the engine has published, at least one event's worth.
 
@@ -91,37 +127,27 @@ class Choice:
 
     def take_frames(self, *, progress: bool) -> bytes:
         """As `read_frames`, but without waiting: b"" where there is nothing new."""
+        assert self._stream is not None
         framed = self._end_framing()
-        frames = self._frames_of(self._note(self._submission.take()), progress)
+        frames = self._frames_of(self._note(self._stream.take()), progress)
         return framed + frames if framed else frames
 
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Have `listener` called when there is something to `take_frames`; None ends it."""
-        assert self._submission.stream is not None
+        assert self._stream is not None
         if listener is None:
             self._end_framing()
-        self._submission.stream.listen(listener)
+        self._stream.listen(listener)
 
-    def begin_framing(self, listener: Callable[[], None]) -> "TokenFrames | None":
-        """Have the engine write the frames of tokens itself, and call `listener` when there are
-        some; until the next `take_frames`. None where each token must be looked at.
-        """
-        assert self._submission.stream is not None
-        template = self.writer.template() if self.generation.allows_frames else None
-        if template is not None:
-            self._frames = self.generation.begin_frames(template)
-            self._submission.stream.begin_frames(self._frames, listener)
-        return self._frames
+    def frame(self, listener: Callable[[], None]) -> None:
+        """Where no token need be looked at, have `framing` from here to the next `take_frames`;
+        `listener` is called when it has written some."""
+        assert self._stream is not None
+        self.framing = Framing.begin(self._stream, self.writer, listener)
 
     def _end_framing(self) -> bytes:
-        frames, self._frames = self._frames, None
-        if frames is None:
-            return b""
-        assert self._submission.stream is not None
-        self._submission.stream.end_frames()
-        self.generation.end_frames()
-        self.writer.framed(frames.take_text().decode())
-        return frames.take()
+        framing, self.framing = self.framing, None
+        return b"" if framing is None else framing.end()
 
     def _frames_of(self, events: "list[TokenEvent]", progress: bool) -> bytes:
         generation, writer = self.generation, self.writer
@@ -150,21 +176,40 @@ class Choice:
         frames = writer.rest(rest) if rest else b""
         return frames if generation.timings.n_decoded else writer.start() + frames
 
+    # -- events ---------------------------------------------------------------------------------
+
     async def _read(self) -> "list[TokenEvent]":
-        return self._note(await self._submission.read())
+        assert self._stream is not None
+        return self._note(await self._stream.read())
 
     def _note(self, events: "list[TokenEvent]") -> "list[TokenEvent]":
         if events and events[0].kind == _STARTED:
             self.ticket.started(events[0].slot)
             self._on_start(self, events[0])
         if events and events[-1].kind == _FINISHED:
-            self.generation.grammar_failure = self._submission.finished()
+            assert self._stream is not None
+            self._is_drained = True
+            self.generation.grammar_failure = self._stream.grammar_failure
         return events
+
+    # -- end ------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Cancel what still runs; the slot is free once the engine has let go of it. Idempotent."""
-        if self._is_closed:
-            return
+        if not self._is_closed:
+            self._on_end(self)
+            self.withdraw()
+
+    def withdraw(self) -> None:
+        """As `close`, for a choice that nobody writes or counts."""
         self._is_closed = True
-        self._on_end(self)
-        self._submission.close()
+        if self._stream is None or self._is_drained:
+            self.ticket.release()
+            return
+        self._stream.cancel()
+        self._draining = asyncio.get_running_loop().create_task(self._drain(self._stream))
+
+    async def _drain(self, stream: "TokenStream") -> None:
+        while await stream.read():
+            pass
+        self.ticket.release()

@@ -2,27 +2,38 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.completion.choice import Choice
-from server.completion.request_record import record_of
-from server.completion.state import ServerState
 from server.completion.streaming import StreamOptions, stream_merged, stream_one
 from server.completion.writer import ChoiceWriter, ResponseFacts
 from server.http.connection import connection_of
 from server.http.disconnect import ClientGone, Disconnect
 from server.http.errors import JSON_TYPE, ApiError, error_response
+from server.http.request_record import record_of
+from server.request.model_host import ModelHost
 
 
 class CompletionResponse(Response):
-    """Runs the request when it is sent, so that a client that leaves ends it in any state."""
+    """Runs the request when it is sent, so that a client that leaves ends it in any state.
 
-    def __init__(self, state: ServerState, facts: ResponseFacts, choices: Sequence[Choice]) -> None:
+    `live`: where it is found by its id meanwhile.
+    """
+
+    def __init__(
+        self,
+        host: ModelHost,
+        live: "dict[str, CompletionResponse]",
+        facts: ResponseFacts,
+        choices: Sequence[Choice],
+    ) -> None:
         super().__init__()
-        self._state = state
+        self._host = host
+        self._live = live
         self._facts = facts
         self._choices = choices
 
@@ -36,16 +47,31 @@ class CompletionResponse(Response):
         """Whether its request has asked for `reasoning_control`."""
         return bool(self._facts.body.reasoning_control)
 
-    def end_thoughts(self) -> None:
+    def end_reasoning(self) -> None:
         """Have every choice that is thinking stop with it."""
         for choice in self._choices:
-            choice.end_thoughts()
+            choice.end_reasoning()
+
+    def to_log(self) -> dict[str, Any]:
+        """Figures of the log line: those of all choices, and the first one's."""
+        first = self._choices[0]
+        timings = [choice.generation.timings for choice in self._choices]
+        entry = {
+            "n_prompt": sum(t.n_prompt for t in timings),
+            "n_cached": sum(t.n_cached for t in timings),
+            "n_decoded": sum(t.n_decoded for t in timings),
+            "stop": first.generation.stop_type,
+        }
+        if timings[0].first_token_us:
+            wait_us = timings[0].first_token_us - first.arrived_us
+            entry["ttft_ms"] = round(wait_us / 1e3, 1)
+        return entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
-        record.choices = self._choices
+        record.work = self
         record.unknown_samplers = self._facts.body.unknown_samplers
-        self._state.live_completions[self._facts.completion_id] = self
+        self._live[self._facts.completion_id] = self
         try:
             async with Disconnect(receive):
                 await self._run(scope, receive, send)
@@ -56,7 +82,7 @@ class CompletionResponse(Response):
         except ApiError as error:
             await error_response(error, scope["path"])(scope, receive, send)
         finally:
-            self._state.live_completions.pop(self._facts.completion_id, None)
+            self._live.pop(self._facts.completion_id, None)
             for choice in self._choices:
                 choice.close()
 
@@ -66,10 +92,9 @@ class CompletionResponse(Response):
             await response(scope, receive, send)
             return
         interval = self._facts.body.sse_ping_interval
-        settings = self._state.settings
         options = StreamOptions(
             progress=bool(self._facts.body.return_progress),
-            ping_s=settings.sse_ping_interval if interval is None else interval,
+            ping_s=self._host.settings.sse_ping_interval if interval is None else interval,
         )
         if len(self._choices) == 1:
             await stream_one(self._choices[0], scope, send, options)
@@ -91,7 +116,7 @@ class CompletionResponse(Response):
         has_probs = writer.probs or self._facts.body.legacy_logprobs
         if has_probs and writer.generation.stopping_word:
             word = writer.generation.stopping_word
-            tokens = await self._state.engine.tokenize(word, add_special=False, parse_special=False)
+            tokens = await self._host.engine.tokenize(word, add_special=False, parse_special=False)
             writer.drop_probs(len(tokens))
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from engine_ext import EventKind, FinishReason, TokenFrames
-from server.completion.histogram import Histogram
-from server.completion.text_stream import TextStream, engine_stops
+from engine_ext import EventKind, FinishReason, Histogram, TokenFrames
+from server.completion.text_stream import TextStream
 from server.completion.timings import Timings
 from server.http.errors import ApiError, invalid, server_fault, unavailable
 
@@ -34,15 +33,15 @@ class SequenceText:
 
     It knows nothing of JSON or of sockets. `is_over` comes with the FINISHED event, or with the
     token that completes a stop string: the engine ends there too, unless the stop string is one
-    that bytes do not express; what it decoded beyond that is dropped. Where the text is limited in
-    other ways too, the engine says which of them counts.
+    that bytes do not express; what it decoded beyond that is dropped. With `ends_by_engine` its
+    word counts for what ends the text, which is limited in other ways too.
     """
 
     __slots__ = (
+        "_ends_by_engine",
         "_frames",
         "_has_new_line",
         "_inter_token",
-        "_is_limited",
         "_pieces",
         "_text",
         "_timings",
@@ -64,13 +63,13 @@ class SequenceText:
         stops: Sequence[str],
         inter_token: Histogram,
         *,
-        is_limited: bool = False,
+        ends_by_engine: bool = False,
     ) -> None:
         self.index = index
         self._pieces = pieces
         self._text = TextStream(stops)
         self._inter_token = inter_token
-        self._is_limited = is_limited and len(engine_stops(stops)) == len(set(stops) - {""})
+        self._ends_by_engine = ends_by_engine
         self.slot = -1
         self._timings = Timings()
         self._has_new_line = False
@@ -149,8 +148,8 @@ class SequenceText:
         """
         return not (self._text.has_stops or self.is_over or not self._timings.n_decoded)
 
-    def begin_frames(self, template: "FrameTemplate") -> TokenFrames:
-        """What goes on in this object's place, with its text and figures, until `end_frames`."""
+    def hand_over(self, template: "FrameTemplate") -> TokenFrames:
+        """What goes on in this object's place, with its text and figures, until `take_back`."""
         timings = self._timings
         self._frames = TokenFrames(
             self._pieces,
@@ -165,7 +164,7 @@ class SequenceText:
         )
         return self._frames
 
-    def end_frames(self) -> None:
+    def take_back(self) -> None:
         """Go on from where the frames have come to; call it before the next `feed`."""
         frames = self._frames
         if frames is not None:
@@ -189,7 +188,7 @@ class SequenceText:
         text = self._text.push(self._pieces[event.token])
         if "\n" in text:
             self._has_new_line = True
-        if self._text.stopping_word and not self._is_limited:
+        if self._text.stopping_word and not self._ends_by_engine:
             self._end("word", event)
         return text
 

@@ -7,9 +7,7 @@ import structlog
 
 if TYPE_CHECKING:
     from engine_ext import TokenEvent
-    from server.completion.admission import Ticket
-    from server.completion.effective_params import EffectiveParams
-    from server.completion.sequence_text import SequenceText
+    from server.completion.choice import Choice
 
 _log: Final = structlog.stdlib.get_logger("unpaced")
 
@@ -17,9 +15,7 @@ _log: Final = structlog.stdlib.get_logger("unpaced")
 @dataclass(frozen=True, slots=True)
 class _Task:
     id: int
-    ticket: "Ticket"
-    generation: "SequenceText"
-    settings: "EffectiveParams"
+    choice: "Choice"
 
 
 class SlotTable:
@@ -28,16 +24,10 @@ class SlotTable:
     def __init__(self, n_slots: int) -> None:
         self._tasks: list[_Task | None] = [None] * n_slots
 
-    def started(
-        self,
-        event: "TokenEvent",
-        ticket: "Ticket",
-        generation: "SequenceText",
-        settings: "EffectiveParams",
-    ) -> None:
-        """A sequence has its slot: `event` is STARTED."""
+    def started(self, choice: "Choice", event: "TokenEvent") -> None:
+        """A choice has its slot: `event` is STARTED."""
         if event.slot < len(self._tasks):
-            self._tasks[event.slot] = _Task(event.request_id, ticket, generation, settings)
+            self._tasks[event.slot] = _Task(event.request_id, choice)
         if event.updated_cache:
             _log.debug("updating prompt cache", slot=event.slot, n_cached=event.n_cached)
         for _ in range(event.n_idle_saved):
@@ -47,7 +37,7 @@ class SlotTable:
     @property
     def n_idle(self) -> int:
         """Slots without a sequence."""
-        return sum(task is None or not task.ticket.is_granted for task in self._tasks)
+        return sum(task is None or not task.choice.ticket.is_granted for task in self._tasks)
 
     def to_json(self, n_ctx: int, n_cells: list[int]) -> list[dict[str, Any]]:
         """llama-server's array. `n_ctx`: tokens a slot may hold; `n_cells`: what each one holds.
@@ -58,7 +48,7 @@ class SlotTable:
 
 
 def _item(slot: int, task: _Task | None, n_ctx: int, n_cells: int) -> dict[str, Any]:
-    is_processing = task is not None and task.ticket.is_granted
+    is_processing = task is not None and task.choice.ticket.is_granted
     item: dict[str, Any] = {
         "id": slot,
         "n_ctx": n_ctx,
@@ -67,18 +57,19 @@ def _item(slot: int, task: _Task | None, n_ctx: int, n_cells: int) -> dict[str, 
     }
     if task is None:
         return item
-    timings, n_predict = task.generation.timings, task.settings.n_predict
+    generation, params = task.choice.generation, task.choice.writer.facts.settings
+    timings, n_predict = generation.timings, params.n_predict
     n_decoded = timings.n_decoded if is_processing else 0
     item |= {
         "id_task": task.id,
         "n_prompt_tokens": n_cells,
         "n_prompt_tokens_processed": timings.n_processed - timings.n_cached if is_processing else 0,
         "n_prompt_tokens_cache": timings.n_cached if is_processing else 0,
-        "params": task.settings.to_defaults_json(),
+        "params": params.to_defaults_json(),
         "next_token": [
             {
                 "has_next_token": is_processing,
-                "has_new_line": is_processing and task.generation.has_new_line,
+                "has_new_line": is_processing and generation.has_new_line,
                 "n_remain": n_predict - n_decoded if is_processing and n_predict >= 0 else -1,
                 "n_decoded": n_decoded,
             }

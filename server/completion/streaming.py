@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import AppStatus, EventSourceResponse
@@ -18,9 +18,6 @@ from starlette.types import Message, Scope, Send
 from server.completion.choice import Choice
 from server.completion.merged_stream import MergedStream
 from server.http.connection import Connection, as_chunk, connection_of
-
-if TYPE_CHECKING:
-    from engine_ext import TokenFrames
 
 # It would cut every stream at SIGTERM; draining is ours (serve.py).
 AppStatus.enable_automatic_graceful_drain = False
@@ -36,18 +33,17 @@ _HEADERS: Final = [
 class Pings:
     """Pings a silent stream; no cost on the token path.
 
-    It looks at time stamps that the stream and its frames keep, instead of arming a timer for every
-    send. `ping_s` <= 0: no pings.
+    It looks at time stamps that the stream and a choice's framing keep, instead of arming a timer
+    for every send. `choice`: None where frames are sent as they come. `ping_s` <= 0: no pings.
     """
 
-    def __init__(self, send: Send, *, ping: bytes = PING, ping_s: float) -> None:
+    def __init__(self, send: Send, choice: Choice | None = None, *, ping_s: float) -> None:
         self._send = send
-        self._ping = ping
+        self._choice = choice
+        self._ping = PING if choice is None else choice.writer.ping
         self._ping_s = ping_s
         self.sent_at = time.monotonic()
         self.is_sending = False
-        self.frames: TokenFrames | None = None
-        """Where the engine writes them: sent as soon as they are there."""
         self._task: asyncio.Task[None] | None = None
         if ping_s > 0:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -67,9 +63,10 @@ class Pings:
                 await self._send(body_message(self._ping))
 
     def _last_sent(self) -> float:
-        if self.frames is None:
+        framing = None if self._choice is None else self._choice.framing
+        if framing is None:
             return self.sent_at
-        return max(self.sent_at, self.frames.written_us * 1e-6)
+        return max(self.sent_at, framing.frames.written_us * 1e-6)
 
 
 def body_message(data: bytes, *, more: bool = True) -> dict[str, Any]:
@@ -99,7 +96,6 @@ class DirectStream:
         self._write = connection.write
         self._pings = pings
         self._progress = options.progress
-        self._frames: TokenFrames | None = None
         self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
@@ -124,16 +120,15 @@ class DirectStream:
             if is_behind or self._choice.generation.is_over:
                 self._leave()
                 return
-            self._frames = self._choice.begin_framing(self._on_framed)
-            self._pings.frames = self._frames
+            self._choice.frame(self._on_framed)
         except Exception as error:  # the engine's wake-up serves other streams too
             self._fail(error)
 
     def _on_framed(self) -> None:
-        frames = self._frames
+        framing = self._choice.framing
         try:
             # With a request's end they have gone out together.
-            chunk = frames.take_chunk() if frames is not None else b""
+            chunk = framing.frames.take_chunk() if framing is not None else b""
             if chunk and not self._write(chunk):
                 self._leave()
         except Exception as error:
@@ -159,7 +154,7 @@ async def stream_one(choice: Choice, scope: Scope, send: Send, options: StreamOp
     if generation.error is not None and generation.timings.start_us == 0:
         raise generation.error
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-    pings = Pings(send, ping=writer.ping, ping_s=options.ping_s)
+    pings = Pings(send, choice, ping_s=options.ping_s)
     # None under another server than ours: then every token goes through `send`.
     connection = connection_of(scope)
     try:

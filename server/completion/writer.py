@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from engine_ext import FrameTemplate
-from server.completion.effective_params import EffectiveParams
 from server.completion.logprobs import token_probs
-from server.completion.prompt import Prompt
 from server.completion.sequence_text import SequenceText
 from server.http.errors import ApiError, error_frame
+from server.request.effective_params import EffectiveParams
+from server.request.prompt import Prompt
 from server.schemas.completion import CompletionBody
 
 if TYPE_CHECKING:

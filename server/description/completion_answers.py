@@ -5,9 +5,9 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from engine_ext import SamplingParams
-from server.completion.effective_params import EffectiveParams
 from server.completion.timings import Timings as _Timings
 from server.description.shapes import Schema, later, of_value
+from server.request.effective_params import EffectiveParams
 from server.writers.openai import usage
 
 

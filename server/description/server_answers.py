@@ -5,8 +5,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine_ext import SamplingParams
-from server.completion.effective_params import EffectiveParams
 from server.description.shapes import Schema, later, of_value
+from server.request.effective_params import EffectiveParams
 
 
 class Health(BaseModel):

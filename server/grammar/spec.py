@@ -1,12 +1,13 @@
 """What a request wants its text to be, before it is compiled."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
 from engine_ext import GrammarTrigger, GrammarWait
 
+_LARK_MARK: Final = "%llguidance"
 GrammarSource = Literal["json_schema", "gbnf", "regex", "lark"]
 
 
@@ -35,6 +36,12 @@ class GrammarSpec:
     def of_schema(cls, schema: Any, triggers: tuple[GrammarTrigger, ...] = ()) -> "GrammarSpec":
         """Of a parsed JSON schema."""
         return cls("json_schema", orjson.dumps(schema).decode(), triggers)
+
+    @classmethod
+    def of_text(cls, text: str) -> "GrammarSpec":
+        """Of a `grammar` field or flag: GBNF, or Lark where it begins with %llguidance, as in
+        llama-server's builds with llguidance."""
+        return cls("lark" if text.lstrip().startswith(_LARK_MARK) else "gbnf", text)
 
     @property
     def wait(self) -> GrammarWait | None:

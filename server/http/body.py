@@ -1,14 +1,13 @@
 """Reading a request's body: bounded in size and time, then as JSON."""
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from starlette.requests import ClientDisconnect, Request
 
-from server.completion.state import state_of
 from server.http.connection import connection_of
 from server.http.errors import ApiError, invalid
-from server.http.json_limits import decode_json
+from server.http.json_limits import JsonLimits, decode_json
 from server.values.json_values import json_type
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -16,8 +15,21 @@ _BOM: Final = b"\xef\xbb\xbf"
 _COMPRESSIONS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
 
 
+class BodyLimits(JsonLimits, Protocol):
+    """What is asked of the settings."""
+
+    @property
+    def max_body_bytes(self) -> int: ...
+    @property
+    def body_timeout(self) -> float: ...
+
+
 async def read_json(request: Request) -> Any:
-    """The body, decoded. Raises: ApiError (400, 408, 413, 415)."""
+    """The body, decoded, within the application's `state.limits`.
+
+    Raises: ApiError (400, 408, 413, 415).
+    """
+    limits: BodyLimits = request.app.state.limits
     encoding = length = b""
     for name, value in request.scope["headers"]:
         if name == b"content-length":
@@ -32,8 +44,9 @@ async def read_json(request: Request) -> Any:
             "send the body as it is",
         )
     # The HTTP parser has refused what 64 bits do not hold; zeros in front may be many.
-    data = await _read(request, int(length.lstrip(b"0") or 0) if length.isdigit() else 0)
-    return decode_json(data.removeprefix(_BOM), state_of(request).settings)
+    n_declared = int(length.lstrip(b"0") or 0) if length.isdigit() else 0
+    data = await _read(request, n_declared, limits)
+    return decode_json(data.removeprefix(_BOM), limits)
 
 
 async def read_object(request: Request) -> dict[str, Any]:
@@ -44,9 +57,8 @@ async def read_object(request: Request) -> dict[str, Any]:
     return body
 
 
-async def _read(request: Request, n_declared: int) -> bytes:
-    settings = state_of(request).settings
-    limit = settings.max_body_bytes
+async def _read(request: Request, n_declared: int, limits: BodyLimits) -> bytes:
+    limit = limits.max_body_bytes
     if n_declared > limit:
         raise _too_large(limit)
     connection = connection_of(request.scope)
@@ -58,7 +70,7 @@ async def _read(request: Request, n_declared: int) -> bytes:
     chunks: list[bytes] = []
     n_bytes = 0
     try:
-        async with asyncio.timeout(settings.body_timeout):
+        async with asyncio.timeout(limits.body_timeout):
             async for chunk in request.stream():
                 n_bytes += len(chunk)
                 if n_bytes > limit:
@@ -68,7 +80,7 @@ async def _read(request: Request, n_declared: int) -> bytes:
         raise ApiError(
             408,
             "invalid_request_error",
-            f"the body did not arrive within {settings.body_timeout:g} s",
+            f"the body did not arrive within {limits.body_timeout:g} s",
             headers={"connection": "close"},
         ) from None
     except ClientDisconnect:

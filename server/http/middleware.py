@@ -6,6 +6,8 @@ then the gate, then the key.
 Plain ASGI: Starlette's BaseHTTPMiddleware would break streaming and the notice of a disconnect.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import structlog
@@ -13,12 +15,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine_ext import client_key
-from server.completion.request_record import RequestRecord, open_record
-from server.completion.state import Phase, ServerState
 from server.http.api_keys import ApiKeys
 from server.http.cors import CorsPolicy
-from server.http.errors import ApiError, error_response, loading, unauthorized, unavailable
+from server.http.errors import ApiError, error_response, unauthorized
+from server.http.gate import Gate
 from server.http.hosts import HostPolicy
+from server.http.request_record import RequestRecord, open_record
 
 # Answered in every phase.
 ALWAYS: Final = frozenset(
@@ -38,16 +40,35 @@ _PREFLIGHT: Final = {"content-type": "text/html"}  # media_type would add a char
 
 
 class RequestMiddleware:
-    """The outermost layer of the application."""
+    """The outermost layer of the application.
 
-    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+    `prefix`: what every path begins with. `check_room` raises the ApiError of a completion that
+    could not even wait. `awake`: the model is there inside; None: it always is. `on_answered` gets
+    a route's template and the status.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        gate: Gate,
+        *,
+        prefix: str,
+        keys: ApiKeys,
+        hosts: HostPolicy,
+        cors: CorsPolicy,
+        check_room: Callable[[], None],
+        awake: Callable[[], AbstractAsyncContextManager[None]] | None,
+        on_answered: Callable[[str, int], None],
+    ) -> None:
         self._app = app
-        self._state = state
-        self._prefix = state.settings.api_prefix
-        keys = state.settings.read_api_keys()
-        self._keys = ApiKeys(keys)
-        self._hosts = HostPolicy(state.settings, has_keys=bool(keys))
-        self._cors = CorsPolicy(state.settings)
+        self._gate = gate
+        self._check_room = check_room
+        self._awake = awake
+        self._on_answered = on_answered
+        self._prefix = prefix
+        self._keys = keys
+        self._hosts = hosts
+        self._cors = cors
         self._log = structlog.stdlib.get_logger("unpaced.request")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,12 +102,11 @@ class RequestMiddleware:
             self._conclude(scope, record)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sleep = self._state.sleep
-        if sleep is None or not self._needs_model(scope):
+        if self._awake is None or not self._needs_model(scope):
             await self._app(scope, receive, send)
             return
         try:
-            async with sleep.awake():
+            async with self._awake():
                 await self._app(scope, receive, send)
         except ApiError as error:  # the model could not be loaded again
             await error_response(error, scope["path"])(scope, receive, send)
@@ -102,7 +122,7 @@ class RequestMiddleware:
             refusal = self._hosts.refusal(scope["headers"])
             if refusal is not None:
                 return refusal
-        refusal = None if path in ALWAYS else self._closed()
+        refusal = None if path in ALWAYS else self._gate.refusal()
         if refusal is not None:
             return refusal
         key = self._keys.find(scope["headers"])
@@ -113,28 +133,15 @@ class RequestMiddleware:
             return unauthorized()
         if path in _COMPLETING and scope["method"] == "POST":
             try:
-                self._state.admission.check_room()
+                self._check_room()
             except ApiError as error:
                 return error
         return None
 
-    def _closed(self) -> ApiError | None:
-        state = self._state
-        if state.phase is Phase.READY:
-            return None
-        if state.phase is Phase.LOADING:
-            state.metrics.rejected("loading")
-            return loading()
-        if state.phase is Phase.FAILED:
-            state.metrics.rejected("failed")
-            return unavailable("the engine has failed", close=True)
-        state.metrics.rejected("draining")
-        return unavailable("the server is shutting down", close=True)
-
     def _conclude(self, scope: Scope, record: RequestRecord) -> None:
         route = scope.get("route")
         template = getattr(route, "path", _OTHER)
-        self._state.metrics.answered(template, record.status)
+        self._on_answered(template, record.status)
         # Probes and scrapes come every few seconds and say nothing.
         quiet = scope["method"] == "GET" and record.status < 400
         level = self._log.debug if quiet else self._log.info

@@ -23,7 +23,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from engine_ext import DecodeLoop, EngineState, EngineStats
-from server.completion.histogram import Histogram
+from server.metrics.histogram import Histogram
 
 if TYPE_CHECKING:
     from server.completion.choice import Choice
@@ -50,6 +50,7 @@ class Metrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
         self.inter_token = Histogram(_INTER_TOKEN_SECONDS)
+        self.started_at = time.time()
         self.n_tokens_max = 0
         self.prompt_us = 0
         self.predicted_us = 0

@@ -18,8 +18,9 @@ import uvloop
 from starlette.applications import Starlette
 
 from engine_ext import Engine, LogTarget, NativeLog, read_build_info
-from server.completion.state import Phase, ServerState
+from server.completion.admission import Admission
 from server.http.errors import unavailable
+from server.http.gate import Gate, Phase
 from server.http.header_deadlines import HeaderDeadlines
 from server.http.listener import Listeners
 from server.http.protocol import LimitedHttpProtocol
@@ -28,6 +29,7 @@ from server.process.app import create_app
 from server.process.engine_watch import ENGINE_LOST, EngineWatch
 from server.process.logs import LogFileError, configure_logs
 from server.process.start_report import LoadProgress, curl_line, tell_memory
+from server.request.model_host import ModelHost
 from server.settings import Settings
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -57,8 +59,10 @@ class ServerProcess:
         self._log = structlog.stdlib.get_logger("unpaced")
         self._engine = self._new_engine()
         self._app: Starlette = create_app(self._engine, settings, self._new_engine)
-        self._state: ServerState = self._app.state.server
-        self._state.metrics.count_dropped_log = lambda: self._native_log.n_dropped
+        self._host: ModelHost = self._app.state.host
+        self._gate: Gate = self._app.state.gate
+        self._admission: Admission = self._app.state.completions.admission
+        self._app.state.metrics.count_dropped_log = lambda: self._native_log.n_dropped
         self._server = _Server(self._app, settings)
         self._server.on_second = self._look_after_engine
         self._watch = EngineWatch(settings.stall_timeout, _TICK_S)
@@ -88,7 +92,7 @@ class ServerProcess:
         finally:
             for task in self._background:
                 task.cancel()
-        if self._state.engine.is_lost:
+        if self._host.engine.is_lost:
             self._exit_without_engine()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -136,7 +140,7 @@ class ServerProcess:
         tell_memory(self._log, decode_loop, self._engine.stats().n_window_graphs)
         self._log.info(
             "ready",
-            model=self._state.model_name,
+            model=self._host.names.first,
             n_ctx=model.n_ctx,
             n_slots=self._settings.n_slots,
             decode_loop=decode_loop.loop,
@@ -201,50 +205,49 @@ class ServerProcess:
         if self._signal_count > 1:
             os._exit(128 + number)
         self._log.info("stopping", signal=signal.Signals(number).name)
-        self._state.phase = Phase.DRAINING
+        self._gate.phase = Phase.DRAINING
         self._start(self._drain())
 
     async def _drain(self) -> None:
         """Let running requests end, up to the limit; then stop the engine, which ends the rest."""
-        admission = self._state.admission
+        admission = self._admission
         try:
             async with asyncio.timeout(self._settings.drain_timeout):
                 await admission.idle()
         except TimeoutError:
             self._log.warning("drain timeout", running=admission.n_running)
             admission.refuse_waiting(unavailable("the server is stopping"))
-            await self._state.engine.stop()
+            await self._host.engine.stop()
         self._server.end()
 
     # -- end without the engine -----------------------------------------------------------------
 
     def _look_after_engine(self) -> None:
-        state = self._state
-        if state.phase in (Phase.LOADING, Phase.FAILED):
+        gate = self._gate
+        if gate.phase in (Phase.LOADING, Phase.FAILED):
             return
-        why = self._watch.look(state.engine)
+        why = self._watch.look(self._host.engine)
         if why is not None:
-            state.phase, state.failure = Phase.FAILED, why
+            gate.phase, gate.failure = Phase.FAILED, why
             self._log.error("the engine is lost", reason=why)
             self._start(self._end_without_engine(why))
 
     async def _end_without_engine(self, why: str) -> None:
         """Tell every client, as far as they listen, and end. It takes no longer than a stop."""
-        state = self._state
         # The loop may come to stand too, and a client may not read.
         last = threading.Timer(self._settings.stop_timeout + _GRACEFUL_S, os._exit, (ENGINE_LOST,))
         last.daemon = True
         last.start()
-        state.engine.abandon(why)
-        state.admission.refuse_waiting(unavailable("the engine has failed"))
+        self._host.engine.abandon(why)
+        self._admission.refuse_waiting(unavailable("the engine has failed"))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.stop_timeout):
-                await state.admission.idle()
+                await self._admission.idle()
         self._server.end()
 
     def _exit_without_engine(self) -> NoReturn:
         # An ordinary end would wait for the engine's threads, and CUDA's end for the GPU.
-        self._log.error("ended without the engine", reason=self._state.engine.error)
+        self._log.error("ended without the engine", reason=self._host.engine.error)
         self._listeners.close()
         self._native_log.flush(_LAST_LINES_S)
         os._exit(ENGINE_LOST)

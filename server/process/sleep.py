@@ -8,40 +8,29 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from engine_ext import EngineError
-from server.completion.visible_tokens import VisibleTokens
 from server.http.errors import unavailable
 
 if TYPE_CHECKING:
     from engine_ext import Engine
-    from server.completion.state import ServerState
-
+    from server.request.model_host import ModelHost
 
 _UNLIMITED_S: Final = 1e9
 
 
 class Sleep:
-    """Counts the requests that need the model. Event loop's thread only.
-
-    While the server sleeps `state.engine` is the stopped engine, which still knows the model.
-    """
+    """Counts the requests that need the model. Event loop's thread only."""
 
     def __init__(
-        self, state: "ServerState", idle_s: float, new_engine: "Callable[[], Engine]"
+        self, host: "ModelHost", idle_s: float, new_engine: "Callable[[], Engine]"
     ) -> None:
-        self._state = state
+        self._host = host
         self._idle_s = idle_s
         self._new_engine = new_engine
         self._n_users = 0
-        self._is_asleep = False
         self._turning = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._log = structlog.stdlib.get_logger("unpaced")
-
-    @property
-    def is_asleep(self) -> bool:
-        """Whether the model is not in memory."""
-        return self._is_asleep
 
     @contextlib.asynccontextmanager
     async def awake(self) -> AsyncIterator[None]:
@@ -49,7 +38,7 @@ class Sleep:
         self._n_users += 1
         self.stop_waiting()
         try:
-            if self._is_asleep or self._turning.locked():
+            if self._host.is_asleep or self._turning.locked():
                 await self._wake()
             yield
         finally:
@@ -58,7 +47,7 @@ class Sleep:
 
     def start_waiting(self) -> None:
         """Fall asleep unless a request comes in time."""
-        if self._idle_s > 0 and self._n_users == 0 and not self._is_asleep:
+        if self._idle_s > 0 and self._n_users == 0 and not self._host.is_asleep:
             self.stop_waiting()
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._idle_s, self._fall_asleep)
@@ -75,15 +64,15 @@ class Sleep:
 
     async def _sleep(self) -> None:
         async with self._turning:
-            if self._n_users == 0 and not self._is_asleep:
-                self._is_asleep = True
+            if self._n_users == 0 and not self._host.is_asleep:
+                self._host.is_asleep = True
                 # To free much memory may take long, and nobody waits for it.
-                await self._state.engine.stop(self._state.settings.stall_timeout or _UNLIMITED_S)
+                await self._host.engine.stop(self._host.settings.stall_timeout or _UNLIMITED_S)
                 self._log.info("asleep", idle_seconds=self._idle_s)
 
     async def _wake(self) -> None:
         async with self._turning:
-            if not self._is_asleep:
+            if not self._host.is_asleep:
                 return
             self._log.info("waking")
             engine = self._new_engine()
@@ -94,7 +83,4 @@ class Sleep:
                 if isinstance(error, EngineError):
                     raise unavailable(str(error)) from None
                 raise
-            state = self._state
-            state.engine = engine
-            state.visible_tokens = VisibleTokens(engine, special=state.settings.special)
-            self._is_asleep = False
+            self._host.wake_with(engine)

@@ -8,12 +8,12 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.request_record import record_of
-from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.errors import JSON_TYPE
+from server.http.request_record import record_of
 from server.http.routing import Routes
 from server.routes.chat_modules import import_chat
+from server.routes.parts import completions_of, host_of, templates_of
 
 routes = Routes("chat")
 
@@ -23,11 +23,16 @@ routes = Routes("chat")
 async def chat_completions(request: Request) -> Response:
     """OpenAI's chat completion."""
     await import_chat()
-    from server.chat.completion import make_chat
+    from server.chat.completion import run_chat
+    from server.chat.plan import prepare_chat
+    from server.writers.chat import ChatWriter
 
-    body = await read_object(request)
-    arrived_us = record_of(request.scope).started_us
-    return await make_chat(state_of(request), body, arrived_us=arrived_us)
+    completions, body = completions_of(request), await read_object(request)
+    completions.admission.check_room()
+    plan = await prepare_chat(host_of(request), templates_of(request), body)
+    return await run_chat(
+        completions, plan, ChatWriter, arrived_us=record_of(request.scope).started_us
+    )
 
 
 @routes.post("/apply-template")
@@ -36,7 +41,8 @@ async def apply_template(request: Request) -> Response:
     await import_chat()
     from server.chat.plan import prepare_chat
 
-    plan = await prepare_chat(state_of(request), await read_object(request))
+    host, templates = host_of(request), templates_of(request)
+    plan = await prepare_chat(host, templates, await read_object(request))
     return Response(orjson.dumps({"prompt": plan.prompt}), media_type=JSON_TYPE)
 
 
@@ -47,8 +53,8 @@ async def input_tokens(request: Request) -> Response:
     await import_chat()
     from server.chat.plan import prepare_chat
 
-    state = state_of(request)
-    plan = await prepare_chat(state, await read_object(request))
-    tokens = await state.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
+    host, templates = host_of(request), templates_of(request)
+    plan = await prepare_chat(host, templates, await read_object(request))
+    tokens = await host.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
     body = {"input_tokens": len(tokens), "object": "response.input_tokens"}
     return Response(orjson.dumps(body), media_type=JSON_TYPE)

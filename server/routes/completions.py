@@ -3,13 +3,13 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.make import Writers, make_completion
-from server.completion.reasoning import read_thoughts
-from server.completion.request_record import record_of
-from server.completion.state import state_of
+from server.completion.completions import Writers
 from server.http.body import read_object
 from server.http.errors import invalid_field
+from server.http.request_record import record_of
 from server.http.routing import Routes
+from server.request.reasoning import read_reasoning
+from server.routes.parts import completions_of
 from server.schemas.completion import parse_completion
 from server.writers.native import NativeWriter
 from server.writers.openai import OpenAiWriter
@@ -40,6 +40,6 @@ async def _complete(request: Request, writer: Writers) -> Response:
     if body.echo and writer is NativeWriter:
         raise invalid_field("echo", "only /v1/completions supports it")
     arrived_us = record_of(request.scope).started_us
-    return await make_completion(
-        state_of(request), body, writer, arrived_us=arrived_us, thoughts=read_thoughts(body)
+    return await completions_of(request).make(
+        body, writer, arrived_us=arrived_us, reasoning=read_reasoning(body)
     )

@@ -4,10 +4,10 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.errors import JSON_TYPE, invalid
 from server.http.routing import Routes
+from server.routes.parts import completions_of
 
 routes = Routes("chat")
 
@@ -19,18 +19,18 @@ async def control(request: Request) -> Response:
     Success says that it runs and was told; where it is not thinking it goes on as before.
     Source: llama.cpp 0c1e57098, tools/server/server-context.cpp:2445 and :4931.
     """
-    state, body = state_of(request), await read_object(request)
+    body = await read_object(request)
     completion_id = body.get("id")
     if not isinstance(completion_id, str) or not completion_id:
         raise invalid("missing completion id", param="id")
     if body.get("action") != "reasoning_end":
         raise invalid("unknown control action", param="action")
-    completion = state.live_completions.get(completion_id)
+    completion = completions_of(request).live.get(completion_id)
     if completion is None or not completion.is_running:
         return _failure("no active completion for this id")
     if not completion.allows_control:
         return _failure("reasoning control not enabled for this completion")
-    completion.end_thoughts()
+    completion.end_reasoning()
     return Response(orjson.dumps({"success": True}), media_type=JSON_TYPE)
 
 

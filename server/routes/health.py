@@ -7,9 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine_ext import EngineState
-from server.completion.state import Phase, ServerState, state_of
 from server.http.errors import JSON_TYPE, error_response, unavailable
+from server.http.gate import Gate, Phase
 from server.http.routing import Routes
+from server.request.model_host import ModelHost
+from server.routes.parts import gate_of, host_of
 
 routes = Routes("health")
 
@@ -30,24 +32,24 @@ async def live(_: Request) -> Response:
 @routes.get("/health/ready")
 async def ready(request: Request) -> Response:
     """200 if a request would be served now; the decode thread's heartbeat is looked at."""
-    reason = _why_not_ready(state_of(request))
+    reason = _why_not_ready(gate_of(request), host_of(request))
     return _ok({"status": "ok"}) if reason is None else error_response(unavailable(reason))
 
 
-def _why_not_ready(state: ServerState) -> str | None:
-    if state.phase is Phase.LOADING:
-        return f"Loading model ({state.engine.load_progress:.0%})"
-    if state.phase is Phase.DRAINING:
+def _why_not_ready(gate: Gate, host: ModelHost) -> str | None:
+    if gate.phase is Phase.LOADING:
+        return f"Loading model ({host.engine.load_progress:.0%})"
+    if gate.phase is Phase.DRAINING:
         return "the server is shutting down"
-    if state.phase is Phase.FAILED:
-        return f"the engine has failed: {state.failure}"
-    if state.is_asleep:
+    if gate.phase is Phase.FAILED:
+        return f"the engine has failed: {gate.failure}"
+    if host.is_asleep:
         return None  # the next request wakes it
-    stats = state.engine.stats()
+    stats = host.engine.stats()
     if stats.state is not EngineState.READY:
         return f"the engine is {stats.state.name.lower()}"
     # Early, so that nobody is sent here any more when it counts as lost.
-    if 0 < state.settings.stall_timeout < 2 * stats.heartbeat_age_s:
+    if 0 < host.settings.stall_timeout < 2 * stats.heartbeat_age_s:
         return f"the decode thread has not moved for {stats.heartbeat_age_s:.0f} s"
     return None
 

@@ -6,10 +6,10 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.state import state_of
 from server.http.body import read_json
 from server.http.errors import JSON_TYPE, invalid
 from server.http.routing import Routes
+from server.routes.parts import host_of
 from server.schemas.lora import read_scales, scales_of_all
 
 routes = Routes("lora")
@@ -18,12 +18,12 @@ routes = Routes("lora")
 @routes.get("/lora-adapters")
 async def adapters(request: Request) -> Response:
     """The adapters of --lora and --lora-scaled, with the factors of requests that name none."""
-    state = state_of(request)
-    paths = [path for path, _ in state.settings.loras()]
+    host = host_of(request)
+    paths = [path for path, _ in host.settings.loras()]
     return _json(
         [
             {"id": i, "path": str(path), "scale": scale, "task_name": "", "prompt_prefix": ""}
-            for i, (path, scale) in enumerate(zip(paths, state.lora_scales, strict=True))
+            for i, (path, scale) in enumerate(zip(paths, host.lora_scales, strict=True))
         ]
     )
 
@@ -35,9 +35,9 @@ async def set_scales(request: Request) -> Response:
     body = await read_json(request)
     if not isinstance(body, list):
         raise invalid("Request body must be an array")
-    state = state_of(request)
+    host = host_of(request)
     try:
-        state.lora_scales = scales_of_all(read_scales(body), len(state.settings.loras()))
+        host.lora_scales = scales_of_all(read_scales(body), len(host.settings.loras()))
     except ValueError as error:
         raise invalid(str(error)) from None
     return _json({"success": True})

@@ -6,12 +6,12 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.request_record import record_of
-from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.errors import JSON_TYPE
+from server.http.request_record import record_of
 from server.http.routing import Routes
 from server.routes.chat_modules import import_chat
+from server.routes.parts import completions_of, host_of, templates_of
 
 routes = Routes("anthropic")
 
@@ -25,13 +25,15 @@ async def messages(request: Request) -> Response:
     from server.schemas.messages import chat_body_of_messages
     from server.writers.anthropic import MessagesWriter
 
-    state = state_of(request)
+    completions = completions_of(request)
     chat = chat_body_of_messages(await read_object(request))
-    state.admission.check_room()
-    plan = await prepare_chat(state, chat, repeats_prefill=False)  # as Anthropic's answers
+    completions.admission.check_room()
+    host, templates = host_of(request), templates_of(request)
+    # Its answers have nothing of what the client wrote.
+    plan = await prepare_chat(host, templates, chat, repeats_prefill=False)
     stops = chat.get("stop", ())
     writer = partial(MessagesWriter, stops=(stops,) if isinstance(stops, str) else stops)
-    return await run_chat(state, plan, writer, arrived_us=record_of(request.scope).started_us)
+    return await run_chat(completions, plan, writer, arrived_us=record_of(request.scope).started_us)
 
 
 @routes.post("/v1/messages/count_tokens")
@@ -41,7 +43,7 @@ async def count_tokens(request: Request) -> Response:
     from server.chat.plan import prepare_chat
     from server.schemas.messages import chat_body_of_messages
 
-    state = state_of(request)
-    plan = await prepare_chat(state, chat_body_of_messages(await read_object(request)))
-    tokens = await state.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
+    host, templates = host_of(request), templates_of(request)
+    plan = await prepare_chat(host, templates, chat_body_of_messages(await read_object(request)))
+    tokens = await host.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
     return Response(orjson.dumps({"input_tokens": len(tokens)}), media_type=JSON_TYPE)

@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine_ext import read_build_info
-from server.completion.effective_params import EffectiveParams
-from server.completion.state import ServerState, state_of
 from server.http.errors import JSON_TYPE, no_such_model
 from server.http.routing import Routes
+from server.request.effective_params import EffectiveParams
+from server.request.model_host import ModelHost
+from server.routes.parts import host_of, templates_of
 
 routes = Routes("models")
 
@@ -24,8 +25,8 @@ _MEDIA_MARKER: Final = "<__media__>"
 @routes.get("/models")
 async def models(request: Request) -> Response:
     """OpenAI's list, with llama-server's `meta` and its Ollama-like twin."""
-    state = state_of(request)
-    name = state.model_name
+    host = host_of(request)
+    name = host.names.first
     body = {
         "models": [
             {
@@ -50,7 +51,7 @@ async def models(request: Request) -> Response:
             }
         ],
         "object": "list",
-        "data": [_model(state)],
+        "data": [_model(host)],
     }
     return Response(orjson.dumps(body), media_type=JSON_TYPE)
 
@@ -58,26 +59,26 @@ async def models(request: Request) -> Response:
 @routes.get("/v1/models/{model:path}")
 async def model(request: Request) -> Response:
     """OpenAI's description of one model: the one that is served, under any of its names."""
-    state, name = state_of(request), request.path_params["model"]
-    if name not in state.aliases:
+    host, name = host_of(request), request.path_params["model"]
+    if name not in host.names.aliases:
         raise no_such_model(name)
-    return Response(orjson.dumps(_model(state) | {"id": name}), media_type=JSON_TYPE)
+    return Response(orjson.dumps(_model(host) | {"id": name}), media_type=JSON_TYPE)
 
 
-def _model(state: ServerState) -> dict[str, Any]:
+def _model(host: ModelHost) -> dict[str, Any]:
     return {
-        "id": state.model_name,
-        "aliases": state.aliases,
-        "tags": state.tags,
+        "id": host.names.first,
+        "aliases": host.names.aliases,
+        "tags": host.names.tags,
         "object": "model",
         "created": int(time.time()),
         "owned_by": "llamacpp",
-        "meta": _meta(state),
+        "meta": _meta(host),
     }
 
 
-def _meta(state: ServerState) -> dict[str, Any]:
-    model = state.engine.model
+def _meta(host: ModelHost) -> dict[str, Any]:
+    model = host.engine.model
     return {
         "vocab_type": model.vocab_type,
         "n_vocab": model.n_vocab,
@@ -93,16 +94,16 @@ def _meta(state: ServerState) -> dict[str, Any]:
 @routes.get("/props")
 async def props(request: Request) -> Response:
     """llama-server's description of the server and of the defaults."""
-    state = state_of(request)
-    model, settings = state.engine.model, state.settings
-    template, tool_use = await state.chat.describe(model)
+    host = host_of(request)
+    model, settings = host.engine.model, host.settings
+    template, tool_use = await templates_of(request).describe(model)
     defaults = EffectiveParams(
         sampling=settings.sampling_defaults(), n_predict=-1
     ).to_defaults_json()
     body = {
         "default_generation_settings": {"params": defaults, "n_ctx": model.n_ctx},
         "total_slots": settings.n_slots,
-        "model_alias": state.model_name,
+        "model_alias": host.names.first,
         "model_ftype": model.ftype,
         "model_path": str(settings.model),
         "modalities": {"vision": False, "video": False, "audio": False},
@@ -116,20 +117,20 @@ async def props(request: Request) -> Response:
         "chat_template_caps": (tool_use or template).capabilities,
         "bos_token": model.bos_piece,
         "eos_token": model.eos_piece,
-        "build_info": state.fingerprint,
-        "is_sleeping": state.is_asleep,
+        "build_info": host.fingerprint,
+        "is_sleeping": host.is_asleep,
         "cors_proxy_enabled": False,
-        "unpaced": _engine_facts(state),
+        "unpaced": _engine_facts(host),
     }
     if tool_use is not None:
         body["chat_template_tool_use"] = tool_use.source
     return Response(orjson.dumps(body), media_type=JSON_TYPE)
 
 
-def _engine_facts(state: ServerState) -> dict[str, Any]:
+def _engine_facts(host: ModelHost) -> dict[str, Any]:
     """What llama-server has no key for: where the token loop runs, and on which cores."""
-    placement, build = state.engine.placement, read_build_info()
-    stats = state.engine.stats()
+    placement, build = host.engine.placement, read_build_info()
+    stats = host.engine.stats()
     return {
         "version": build.version,
         "build_profile": build.profile,
@@ -142,7 +143,7 @@ def _engine_facts(state: ServerState) -> dict[str, Any]:
         "decode_core": placement.decode_cores[0] if placement.is_pinned else None,
         "n_threads": placement.n_threads,
         "n_threads_batch": placement.n_threads_batch,
-        "decode_loop": asdict(state.engine.decode_loop),
+        "decode_loop": asdict(host.engine.decode_loop),
         "window_graphs": stats.n_window_graphs,
         "host_requests": dict(stats.n_requests_host),
     }

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Scope
 
-from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.disconnect import ClientGone, Disconnect
 from server.http.errors import JSON_TYPE, ApiError, invalid
 from server.http.routing import Routes
 from server.http.vertex import VertexAi
 from server.routes.health import health
+from server.routes.parts import host_of
 
 _MAX_INSTANCES: Final = 128
 _FORMAT: Final = "@requestFormat"
@@ -46,7 +46,7 @@ async def predict(request: Request, named: Mapping[str, str]) -> Response:
         raise invalid("request body must include an array field named instances")
     if len(instances) > _MAX_INSTANCES:
         raise invalid(f"instances array exceeds maximum size of {_MAX_INSTANCES}")
-    prefix = state_of(request).settings.api_prefix
+    prefix = host_of(request).settings.api_prefix
     paths = {name: prefix + path for name, path in named.items()}
     try:
         async with Disconnect(request.receive):

@@ -6,12 +6,12 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.request_record import record_of
-from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.errors import JSON_TYPE
+from server.http.request_record import record_of
 from server.http.routing import Routes
 from server.routes.chat_modules import import_chat
+from server.routes.parts import completions_of, host_of, templates_of
 
 routes = Routes("responses")
 
@@ -26,13 +26,13 @@ async def responses(request: Request) -> Response:
     from server.schemas.responses import chat_body_of_responses
     from server.writers.responses_api import ResponsesWriter
 
-    state = state_of(request)
+    completions = completions_of(request)
     body = await read_object(request)
     chat = chat_body_of_responses(body)
-    state.admission.check_room()
-    plan = await prepare_chat(state, chat)
+    completions.admission.check_room()
+    plan = await prepare_chat(host_of(request), templates_of(request), chat)
     writer = partial(ResponsesWriter, request=body)
-    return await run_chat(state, plan, writer, arrived_us=record_of(request.scope).started_us)
+    return await run_chat(completions, plan, writer, arrived_us=record_of(request.scope).started_us)
 
 
 @routes.post("/responses/input_tokens")
@@ -43,8 +43,8 @@ async def input_tokens(request: Request) -> Response:
     from server.chat.plan import prepare_chat
     from server.schemas.responses import chat_body_of_responses
 
-    state = state_of(request)
-    plan = await prepare_chat(state, chat_body_of_responses(await read_object(request)))
-    tokens = await state.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
+    host, templates = host_of(request), templates_of(request)
+    plan = await prepare_chat(host, templates, chat_body_of_responses(await read_object(request)))
+    tokens = await host.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
     body = {"input_tokens": len(tokens), "object": "response.input_tokens"}
     return Response(orjson.dumps(body), media_type=JSON_TYPE)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine_ext import EngineBusy, EngineError, SlotFileError, SlotNameError
-from server.completion.state import ServerState, state_of
+from server.completion.admission import Admission
 from server.http.body import read_object
 from server.http.errors import (
     JSON_TYPE,
@@ -20,6 +20,8 @@ from server.http.errors import (
     unavailable,
 )
 from server.http.routing import Routes
+from server.request.model_host import ModelHost
+from server.routes.parts import completions_of, host_of
 from server.values.json_values import json_type
 
 routes = Routes("slots")
@@ -33,20 +35,20 @@ _NAME_BYTES_MAX: Final = 255
 @routes.get("/slots", query=("fail_on_no_slot", "queue"))
 async def slots(request: Request) -> Response:
     """llama-server's array. The header X-Queue-Length and `?queue=1` are ours: who waits."""
-    state = state_of(request)
-    if not state.settings.slots:
+    host, completions = host_of(request), completions_of(request)
+    if not host.settings.slots:
         raise not_supported("This server does not support slots endpoint. Start it with `--slots`")
-    if request.query_params.get("fail_on_no_slot") and state.slots.n_idle == 0:
+    if request.query_params.get("fail_on_no_slot") and completions.slots.n_idle == 0:
         raise unavailable("no slot available")
-    items = state.slots.to_json(state.engine.model.n_ctx, state.engine.slots.n_cells())
+    items = completions.slots.to_json(host.engine.model.n_ctx, host.engine.slots.n_cells())
     body: Any = items
     if request.query_params.get("queue"):
-        body = {"slots": items, "queue": _queue(state)}
-    headers = {"X-Queue-Length": str(state.admission.n_waiting)}
+        body = {"slots": items, "queue": _queue(completions.admission)}
+    headers = {"X-Queue-Length": str(completions.admission.n_waiting)}
     return Response(orjson.dumps(body), media_type=JSON_TYPE, headers=headers)
 
 
-def _queue(state: ServerState) -> list[dict[str, Any]]:
+def _queue(admission: Admission) -> list[dict[str, Any]]:
     return [
         {
             "position": position,
@@ -54,29 +56,29 @@ def _queue(state: ServerState) -> list[dict[str, Any]]:
             "id_slot": ticket.wanted,
             "api_key_index": ticket.key,
         }
-        for position, ticket in enumerate(state.admission.waiting(), 1)
+        for position, ticket in enumerate(admission.waiting(), 1)
     ]
 
 
 @routes.post("/slots/{slot}", query=("action",))
 async def act(request: Request) -> Response:
     """Save a slot's state to a file, restore or erase it; waits until the slot is idle."""
-    state, slot = state_of(request), request.path_params["slot"]
-    folder = state.settings.slot_save_path
+    host, slot = host_of(request), request.path_params["slot"]
+    folder = host.settings.slot_save_path
     if folder is None:
         raise not_supported(
             "This server does not support slots action. Start it with `--slot-save-path`"
         )
-    number = _slot_number(slot, state.settings.n_slots)
+    number = _slot_number(slot, host.settings.n_slots)
     action = request.query_params.get("action")
     if action not in ("save", "restore", "erase"):
         raise invalid("Invalid action", param="action")
     try:
         if action == "erase":
-            n_erased = await state.engine.slots.erase(number)
+            n_erased = await host.engine.slots.erase(number)
             body: dict[str, Any] = {"id_slot": number, "n_erased": n_erased}
         else:
-            body = await _transfer(request, state, folder, number, is_save=action == "save")
+            body = await _transfer(request, host, folder, number, is_save=action == "save")
     except SlotNameError as error:
         raise invalid(f"Unable to save slot: {error}", param="filename") from error
     except SlotFileError as error:
@@ -100,14 +102,14 @@ def _slot_number(text: str, n_slots: int) -> int:
 
 
 async def _transfer(
-    request: Request, state: ServerState, folder: Path, slot: int, *, is_save: bool
+    request: Request, host: ModelHost, folder: Path, slot: int, *, is_save: bool
 ) -> dict[str, Any]:
     name = _file_name(await read_object(request))
-    engine_slots = state.engine.slots
+    engine_slots = host.engine.slots
     transfer = (
         await engine_slots.save(slot, folder, name)
         if is_save
-        else await engine_slots.restore(slot, folder, name, state.lora_scales)
+        else await engine_slots.restore(slot, folder, name, host.lora_scales)
     )
     done, moved, ms = (
         ("n_saved", "n_written", "save_ms") if is_save else ("n_restored", "n_read", "restore_ms")

@@ -6,9 +6,9 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.state import state_of
 from server.http.errors import JSON_TYPE
 from server.http.routing import Routes
+from server.routes.parts import host_of
 
 routes = Routes("tokens")
 
@@ -19,7 +19,7 @@ _KINDS = {1: "SPM", 2: "BPE", 3: "WPM", 4: "UGM", 5: "RWKV", 6: "PLAMO2"}
 @routes.post("/tokenizer_info")
 async def tokenizer_info(request: Request) -> Response:
     """Special tokens as text and as ids (null for one the vocabulary lacks), chat template."""
-    model = state_of(request).engine.model
+    model = host_of(request).engine.model
     body: dict[str, Any] = {
         "tokenizer_class": f"llama.cpp {_KINDS.get(model.vocab_type, 'unknown')}",
         "vocab_size": model.n_vocab,

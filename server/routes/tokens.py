@@ -9,11 +9,11 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.prompt import read_mixed
-from server.completion.state import state_of
 from server.http.body import read_object
 from server.http.errors import JSON_TYPE, invalid, invalid_field
 from server.http.routing import Routes
+from server.request.prompt import read_mixed
+from server.routes.parts import host_of
 from server.values.json_values import json_type
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _SLICE: Final = 4096
 async def tokenize(request: Request) -> Response:
     """`content` (text, or a list of text and ids) to token ids, with their text if asked for."""
     body = await read_object(request)
-    engine = state_of(request).engine
+    engine = host_of(request).engine
     content, add_special = body.get("content"), _switch(body, "add_special", False)
     if content is None and "prompt" in body:  # vLLM's names, which lm-eval uses
         content, add_special = body["prompt"], _switch(body, "add_special_tokens", True)
@@ -60,7 +60,7 @@ async def tokenize(request: Request) -> Response:
 async def detokenize(request: Request) -> Response:
     """`tokens` to text, control tokens spelled out."""
     body = await read_object(request)
-    engine = state_of(request).engine
+    engine = host_of(request).engine
     tokens = body.get("tokens")
     tokens = [] if tokens is None else tokens
     if not isinstance(tokens, list):

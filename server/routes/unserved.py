@@ -6,10 +6,10 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.state import state_of
 from server.http.body import read_json
 from server.http.errors import JSON_TYPE, invalid, not_found, not_supported
 from server.http.routing import Routes
+from server.routes.parts import host_of
 
 routes = Routes("unserved")
 
@@ -52,7 +52,7 @@ async def disabled(_: Request) -> Response:
 @routes.post("/props")
 async def change_props(request: Request) -> Response:
     """501 unless `--props`; nothing can be changed with it either."""
-    if not state_of(request).settings.props:
+    if not host_of(request).settings.props:
         raise not_supported(
             "This server does not support changing global properties. Start it with `--props`"
         )

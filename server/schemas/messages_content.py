@@ -33,14 +33,14 @@ def _convert_blocks(role: str, blocks: list[dict[str, Any]], where: str) -> list
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
-    thoughts: list[str] = []
+    reasoning: list[str] = []
     for i, block in enumerate(blocks):
         at = f"{where}content[{i}]."
         match block.get("type"):
             case "text" | "image":
                 parts.append(_part(block, at))
             case "thinking":
-                thoughts.append(text_of(block, "thinking", at))
+                reasoning.append(text_of(block, "thinking", at))
             case "redacted_thinking":
                 pass  # nobody but Anthropic can read it
             case "tool_use":
@@ -52,9 +52,9 @@ def _convert_blocks(role: str, blocks: list[dict[str, Any]], where: str) -> list
     converted: dict[str, Any] = {"role": role, "content": parts or ""}
     if calls:
         converted["tool_calls"] = calls
-    if thoughts:
-        converted["reasoning_content"] = "".join(thoughts)
-    if not results or parts or calls or thoughts:
+    if reasoning:
+        converted["reasoning_content"] = "".join(reasoning)
+    if not results or parts or calls or reasoning:
         return [converted, *results]
     return results
 

@@ -45,10 +45,10 @@ def _add_item(messages: list[dict[str, Any]], item: dict[str, Any], where: str) 
                 }
             )
         case "reasoning":
-            thoughts = _thoughts(item, where)
-            if thoughts:
+            reasoning = _reasoning(item, where)
+            if reasoning:
                 turn = _assistant(messages)
-                turn["reasoning_content"] = turn.get("reasoning_content", "") + thoughts
+                turn["reasoning_content"] = turn.get("reasoning_content", "") + reasoning
         case kind:
             raise invalid_field(f"{where}type", f"items of type {kind!r} are not supported")
 
@@ -105,7 +105,7 @@ def _part(part: dict[str, Any], where: str) -> dict[str, Any]:
             )
 
 
-def _thoughts(item: dict[str, Any], where: str) -> str:
+def _reasoning(item: dict[str, Any], where: str) -> str:
     """A reasoning item's own text, or its summary; empty where all of it is encrypted."""
     texts = objects_of(item, "content", where) or objects_of(item, "summary", where)
     return "".join(text_of(part, "text", where) for part in texts)

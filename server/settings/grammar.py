@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from server.grammar.fields import of_text
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.schema import for_llguidance
 from server.grammar.spec import GrammarSpec
@@ -85,7 +84,7 @@ class GrammarSettings(OptionGroup):
             if name.startswith("json_schema"):
                 for_llguidance(value)
                 return GrammarSpec("json_schema", value)
-            spec = of_text(value)
+            spec = GrammarSpec.of_text(value)
             if spec.kind == "gbnf":
                 parse_gbnf(spec.text)
             return spec

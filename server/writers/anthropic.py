@@ -13,10 +13,10 @@ import orjson
 from engine_ext import FrameTemplate
 from server.chat.answer.delta import ChatDelta, ToolCallDelta
 from server.chat.plan import ChatPlan
-from server.completion.prompt import Prompt
 from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, named_sse
 from server.http.errors import ApiError, anthropic_error
+from server.request.prompt import Prompt
 from server.writers.chat import ChatWriter
 
 if TYPE_CHECKING:
@@ -186,8 +186,8 @@ def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     """The content blocks of a chat message."""
     blocks: list[dict[str, Any]] = []
     if message.get("reasoning_content"):
-        thoughts = message["reasoning_content"]
-        blocks.append({"type": "thinking", "thinking": thoughts, "signature": ""})
+        reasoning = message["reasoning_content"]
+        blocks.append({"type": "thinking", "thinking": reasoning, "signature": ""})
     if message.get("content"):
         blocks.append({"type": "text", "text": message["content"]})
     for call in message.get("tool_calls", ()):

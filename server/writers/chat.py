@@ -12,9 +12,9 @@ import orjson
 from engine_ext import FrameField, FrameTemplate
 from server.chat.answer.delta import ChatDelta, ToolCallDelta
 from server.chat.plan import ChatPlan
-from server.completion.prompt import Prompt
 from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, sse
+from server.request.prompt import Prompt
 from server.writers.native import NativeWriter
 from server.writers.openai import usage
 

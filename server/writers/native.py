@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from engine_ext import FrameField, FrameTemplate
-from server.completion.prompt import Prompt
 from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, sse
+from server.request.prompt import Prompt
 
 if TYPE_CHECKING:
     from engine_ext import TokenEvent

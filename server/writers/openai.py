@@ -10,9 +10,9 @@ import orjson
 
 from engine_ext import FrameField, FrameTemplate
 from server.completion.logprobs import LegacyLogprobs, unknown_probs
-from server.completion.prompt import Prompt
 from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, sse
+from server.request.prompt import Prompt
 from server.writers.echo import cut_text
 from server.writers.native import NativeWriter
 

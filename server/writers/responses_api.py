@@ -12,10 +12,10 @@ import orjson
 
 from server.chat.answer.delta import ChatDelta
 from server.chat.plan import ChatPlan
-from server.completion.prompt import Prompt
 from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, named_sse
 from server.http.errors import ApiError
+from server.request.prompt import Prompt
 from server.writers.chat import ChatWriter
 from server.writers.output_item import CallItem, OutputItem, ReasoningItem, TextItem
 from server.writers.response_object import (

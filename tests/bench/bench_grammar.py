@@ -27,8 +27,8 @@ from typing import Any
 import llama_cpp
 
 from engine_ext import Engine, EngineConfig, Grammar
-from server.grammar.compile import compile_for
 from server.grammar.spec import GrammarSpec
+from server.request.compiled_grammar import compile_grammar
 from tests.bench.make_random_model import QUANTS, Shape, write_model
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.results import save_figures
@@ -211,7 +211,7 @@ async def first_walks(
     for i in range(n_rounds):
         for k in range(N_KEPT):  # the engine forgets the one of the round before
             await engine.compile_grammar("regex", f"{i}:{k}")
-        runs.append(walk(await compile_for(engine, spec), tokens, 0.002))
+        runs.append(walk(await compile_grammar(engine, spec), tokens, 0.002))
     return runs
 
 
@@ -276,7 +276,7 @@ async def run(vocabulary: Path, n_rounds: int) -> dict[str, Any]:
             cases = report["cases"] = {}
             for name, (spec, text) in CASES.items():
                 begin = time.perf_counter()
-                grammar = await compile_for(engine, spec)
+                grammar = await compile_grammar(engine, spec)
                 compiled_ms = (time.perf_counter() - begin) * 1e3
                 tokens = await engine.tokenize(text, add_special=False)
                 first = await first_walks(engine, spec, tokens, n_rounds)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine_ext import Engine, EngineConfig, EventKind, SamplingParams, SequenceRequest
-from server.grammar.compile import compile_for
 from server.grammar.spec import GrammarSpec
+from server.request.compiled_grammar import compile_grammar
 from tests.bench.bench_grammar import TINY, summary
 from tests.bench.make_random_model import QUANTS, write_model
 from tests.bench.rig.hardware import describe_hardware
@@ -45,7 +45,7 @@ async def measure(engine: Engine, n_tokens: int) -> dict[str, Any]:
     plain = SequenceRequest(prompt=[1, 2, 3], sampling=sampling, max_tokens=n_tokens)
     alone = await times_us(engine, plain)
     both = await asyncio.gather(times_us(engine, plain), times_us(engine, plain))
-    grammar = await compile_for(engine, GrammarSpec("gbnf", HOSTILE))
+    grammar = await compile_grammar(engine, GrammarSpec("gbnf", HOSTILE))
     masked = SequenceRequest(
         prompt=[4, 5, 6], sampling=sampling, max_tokens=n_tokens, grammar=grammar
     )

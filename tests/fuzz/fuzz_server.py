@@ -35,8 +35,8 @@ SOURCES: Final = (
     *("server/schemas/*.py", "server/chat/*.py", "server/chat/tools/*.py", "server/routes/*.py"),
     *(
         "server/grammar/*.py",
-        "server/completion/infill.py",
-        "server/completion/prompt.py",
+        "server/request/infill.py",
+        "server/request/prompt.py",
         "tests/parity/field_values.py",
     ),
 )

@@ -15,8 +15,8 @@ import llama_cpp
 import pytest
 
 from engine_ext import Engine, EngineConfig, Grammar, GrammarTrigger
-from server.grammar.compile import compile_for
 from server.grammar.spec import GrammarSpec
+from server.request.compiled_grammar import compile_grammar
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +97,7 @@ def may_differ(piece: bytes) -> bool:
 
 @pytest.mark.parametrize("gbnf", GRAMMARS)
 async def test_masks_are_llama_cpps(engine: Engine, vocab: Any, gbnf: str) -> None:
-    grammar = await compile_for(engine, GrammarSpec("gbnf", gbnf))
+    grammar = await compile_grammar(engine, GrammarSpec("gbnf", gbnf))
     rng = random.Random(gbnf)
     pieces, ends, n_vocab = engine.token_pieces, engine.model.eog_tokens, engine.model.n_vocab
     n_states = n_ends = 0
@@ -134,7 +134,7 @@ async def masks_along(engine: Engine, grammar: Grammar, text: str) -> list[bytes
 
 
 async def test_masks_are_kept_for_the_same_place_of_any_text(engine: Engine) -> None:
-    grammar = await compile_for(engine, GrammarSpec("gbnf", JSON))
+    grammar = await compile_grammar(engine, GrammarSpec("gbnf", JSON))
     lines = '{"a": [1, 22, "é"], "b": {"c": true}}', '{"b": {}, "aa": [22, 1, "b é", [3]]}'
     first = await masks_along(engine, grammar, lines[0])
     n_kept = grammar.native.n_kept_masks
@@ -144,7 +144,7 @@ async def test_masks_are_kept_for_the_same_place_of_any_text(engine: Engine) -> 
     assert await masks_along(engine, grammar, lines[1])
     # By a grammar that keeps none: its tokens are not text.
     other = GrammarSpec("gbnf", JSON.replace("::= object", "::= object | <[300]> <[300]>", 1))
-    reference = await compile_for(engine, other)
+    reference = await compile_grammar(engine, other)
     for line in lines:
         kept = await masks_along(engine, grammar, line)
         made = await masks_along(engine, reference, line)
@@ -154,7 +154,7 @@ async def test_masks_are_kept_for_the_same_place_of_any_text(engine: Engine) -> 
 
 async def test_masks_behind_a_trigger_are_kept(engine: Engine) -> None:
     spec = GrammarSpec("gbnf", 'root ::= "<a>" [0-9]+', (GrammarTrigger(word=b"<a>"),))
-    grammar = await compile_for(engine, spec)
+    grammar = await compile_grammar(engine, spec)
     ends = set[bytes]()
     for free in ("Once", "Once upon"):
         for _ in range(2):
@@ -165,7 +165,7 @@ async def test_masks_behind_a_trigger_are_kept(engine: Engine) -> None:
 
 async def test_single_tokens_and_masks_agree(engine: Engine) -> None:
     """What is asked of the grammar token by token is what its mask says."""
-    grammar = await compile_for(engine, GrammarSpec("gbnf", JSON))
+    grammar = await compile_grammar(engine, GrammarSpec("gbnf", JSON))
     rng = random.Random(4)
     n_vocab = engine.model.n_vocab
     for _ in range(5):
@@ -191,7 +191,7 @@ async def test_single_tokens_and_masks_agree(engine: Engine) -> None:
 async def test_everything_is_free_until_the_trigger(
     engine: Engine, trigger: GrammarTrigger, gbnf: str, free: str
 ) -> None:
-    mask = (await compile_for(engine, GrammarSpec("gbnf", gbnf, (trigger,)))).start()
+    mask = (await compile_grammar(engine, GrammarSpec("gbnf", gbnf, (trigger,)))).start()
     n_vocab = engine.model.n_vocab
     tokens = await engine.tokenize(free, add_special=False)
     if trigger.token >= 0:

@@ -17,8 +17,8 @@ from server.chat.renderer import Renderer
 from server.chat.templates import ChatTemplates
 from server.chat.tools.offer import Tool, read_tools
 from server.chat.unasked import unasked_calls
-from server.grammar.compile import compile_for
 from server.http.errors import ApiError
+from server.request.compiled_grammar import compile_grammar
 from server.settings import Settings
 from tests.support.llama_source import llama_source
 from tests.support.server import Server, serving
@@ -101,7 +101,7 @@ async def walk(engine: Engine, answer: AnswerSyntax, rng: random.Random) -> str:
     spec = await unasked_calls(engine, answer)
     assert spec is not None
     assert answer.syntax is not None
-    mask = (await compile_for(engine, spec)).start()
+    mask = (await compile_grammar(engine, spec)).start()
     pieces = engine.token_pieces_special
     before = "" if answer.harmony else "Hi "
     trigger = spec.triggers[0]
@@ -151,7 +151,7 @@ async def verdicts(engine: Engine, answer: AnswerSyntax, text: str) -> list[bool
     """Of the bytes of a text, as tokens: which were free, all tokens allowed."""
     spec = await unasked_calls(engine, answer)
     assert spec is not None
-    mask = (await compile_for(engine, spec)).start()
+    mask = (await compile_grammar(engine, spec)).start()
     free = []
     for token in await engine.tokenize(text, add_special=False):
         free.append(all(mask.check(t) == ALLOWED for t in range(0, engine.model.n_vocab, 11)))

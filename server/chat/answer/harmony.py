@@ -29,7 +29,7 @@ class HarmonySink(Protocol):
     def add_content(self, text: str) -> None:
         """More of the content."""
 
-    def add_thought(self, text: str) -> None:
+    def add_reasoning(self, text: str) -> None:
         """More of the thoughts."""
 
     def begin_call(self, name: str) -> None:
@@ -52,14 +52,14 @@ class HarmonyReader:
         self._sink = sink
         self._tools = tools
 
-    def read(self, *, in_thought: bool) -> Reading[None]:
-        """Everything, to the end of the text. `in_thought`: it begins within a thought."""
-        if in_thought:
-            yield from self._body(is_thought=True)
+    def read(self, *, in_reasoning: bool) -> Reading[None]:
+        """Everything, to the end of the text. `in_reasoning`: it begins within a thought."""
+        if in_reasoning:
+            yield from self._body(is_reasoning=True)
         while (yield from self._source.peek()):
             at = self._source.at
             if not (yield from self._begins_with_header()):
-                yield from self._body(is_thought=False)
+                yield from self._body(is_reasoning=False)
                 continue
             try:
                 header = yield from self._source.until("<|message|>")
@@ -71,7 +71,7 @@ class HarmonyReader:
             if called is not None and called[1] in self._tools:
                 yield from self._call(called[1])
             else:
-                yield from self._body(is_thought="<|channel|>analysis" in header)
+                yield from self._body(is_reasoning="<|channel|>analysis" in header)
 
     def _begins_with_header(self) -> Reading[bool]:
         for mark in ("<|start|>", "<|channel|>"):
@@ -93,10 +93,10 @@ class HarmonyReader:
         yield from self._source.match("<|end|>")
         self._source.forget()
 
-    def _body(self, *, is_thought: bool) -> Reading[None]:
+    def _body(self, *, is_reasoning: bool) -> Reading[None]:
         """A message's text up to its end mark, or the next message."""
         source = self._source
-        out = self._sink.add_thought if is_thought else self._sink.add_content
+        out = self._sink.add_reasoning if is_reasoning else self._sink.add_content
         while True:
             rest = source.rest
             places = [at for at in (rest.find(mark) for mark in _ENDS) if at >= 0]

@@ -156,7 +156,7 @@ class ChatParser:
             self._content.append(text)
             self._deltas.append(ChatDelta(content=text))
 
-    def add_thought(self, text: str) -> None:
+    def add_reasoning(self, text: str) -> None:
         """More of the thoughts."""
         self._add_reasoning(text, self._syntax.reasoning_format == "deepseek-legacy")
 
@@ -173,7 +173,7 @@ class ChatParser:
         if self._syntax.harmony and self._syntax.reasoning_format != "none":
             names = frozenset(tool.name for tool in self._syntax.tools)
             yield from harmony.HarmonyReader(self._source, self, names).read(
-                in_thought=self._syntax.opens_reasoning
+                in_reasoning=self._syntax.opens_reasoning
             )
             return
         yield from self._read_reasoning()

@@ -10,10 +10,10 @@ from server.chat.tools.definitions import may_be_string, split_definitions
 from server.chat.tools.offer import Tool
 from server.chat.tools.spelling import Spelling, quoted
 from server.chat.tools.syntax import ToolSyntax
-from server.grammar.compile import MAX_LARK_BYTES
 from server.grammar.schema import SchemaError, for_llguidance
 from server.grammar.spec import GrammarSpec
 from server.http.errors import invalid_field
+from server.request.compiled_grammar import MAX_LARK_BYTES
 
 if TYPE_CHECKING:
     from engine_ext import Engine

@@ -69,7 +69,7 @@ class FakeSequence:
     def __init__(self, request_id: int, request: SequenceRequest) -> None:
         self.request = request
         self.is_cancelled = False
-        self.n_thoughts_ended = 0
+        self.n_reasoning_ended = 0
         self.n_decoded = 0
         self.n_cached = 0
         self.n_framed = 0  # tokens that were no events
@@ -96,9 +96,9 @@ class FakeSequence:
         assert request_id == self.stream.request_id
         self._framed = None
 
-    def end_thoughts(self) -> None:
+    def end_reasoning(self) -> None:
         """As the native budget's."""
-        self.n_thoughts_ended += 1
+        self.n_reasoning_ended += 1
 
     def prefill(self, n_processed: int | None = None) -> None:
         n_prompt = len(self.request.prompt)

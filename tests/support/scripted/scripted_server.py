@@ -79,4 +79,4 @@ def scripted_server(engine: FakeEngine, **settings: Any) -> Iterator[ScriptedSer
     finally:
         server.should_exit = server.force_exit = True
         thread.join(30)
-        app.state.server.chat.close()
+        app.state.templates.close()

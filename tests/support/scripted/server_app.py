@@ -5,7 +5,7 @@ from typing import Any, cast
 from starlette.applications import Starlette
 
 from engine_ext import Engine
-from server.completion.state import Phase, ServerState
+from server.http.gate import Gate, Phase
 from server.process.app import create_app
 from server.settings import Settings
 from tests.support.scripted.fake_engine import FakeEngine
@@ -15,6 +15,6 @@ def make_app(engine: FakeEngine, **settings: Any) -> Starlette:
     """A ready application; no lifespan runs."""
     settings.setdefault("parallel", 1)
     app = create_app(cast(Engine, engine), Settings(**settings))
-    state: ServerState = app.state.server
-    state.phase = Phase.READY
+    gate: Gate = app.state.gate
+    gate.phase = Phase.READY
     return app

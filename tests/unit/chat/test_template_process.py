@@ -92,7 +92,7 @@ async def test_one_that_is_killed_each_time_is_no_fault_of_the_messages(
     assert request.headers["retry-after"] == "1"
     monkeypatch.undo()
     assert (await post(app, "/apply-template", body).done()).status == 200
-    app.state.server.chat.close()
+    app.state.templates.close()
 
 
 async def test_one_that_breaks_down_each_time_is_the_templates_fault(
@@ -128,7 +128,7 @@ async def test_one_that_cannot_start_is_said_to(
     assert (props.status, bool(props.json["chat_template"])) == (200, True)
     monkeypatch.undo()
     assert (await post(app, "/apply-template", body).done()).status == 200
-    app.state.server.chat.close()
+    app.state.templates.close()
 
 
 async def test_what_nests_too_deeply_for_it_is_the_clients_fault(renderer: Renderer) -> None:

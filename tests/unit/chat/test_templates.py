@@ -131,7 +131,7 @@ async def test_a_harmful_template_fails_its_request_and_nothing_else(
     assert ticks >= int(took_s) * 2
     props = await get(app, "/props").done()
     assert props.json["chat_template"] == template
-    app.state.server.chat.close()
+    app.state.templates.close()
 
 
 async def test_the_process_comes_back_after_a_bomb(renderer: Renderer) -> None:
@@ -224,4 +224,4 @@ async def test_a_second_template_is_for_requests_with_tools() -> None:
     props = (await get(app, "/props").done()).json
     assert props["chat_template"] == "plain"
     assert props["chat_template_tool_use"] == "{{ tools[0].function.name }}"
-    app.state.server.chat.close()
+    app.state.templates.close()

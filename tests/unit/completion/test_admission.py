@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from server.completion.admission import Admission
-from server.completion.state import Phase, ServerState
 from server.http.errors import ApiError, unavailable
+from server.http.gate import Gate, Phase
 from tests.support.scripted.asgi_client import get, post, turns
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
@@ -89,10 +89,10 @@ async def test_a_full_queue_answers_503_at_once_and_serves_the_rest() -> None:
 async def test_a_draining_server_refuses_and_finishes_what_it_has() -> None:
     engine = FakeEngine()
     app = make_app(engine)
-    state: ServerState = app.state.server
+    gate: Gate = app.state.gate
     running = post(app, "/v1/completions", {"prompt": "a", "stream": True})
     sequence = await engine.submitted()
-    state.phase = Phase.DRAINING
+    gate.phase = Phase.DRAINING
     refused = await post(app, "/v1/completions", {"prompt": "a"}).done()
     assert (refused.status, refused.headers["connection"]) == (503, "close")
     assert (await get(app, "/health/ready").done()).status == 503
@@ -105,8 +105,8 @@ async def test_a_draining_server_refuses_and_finishes_what_it_has() -> None:
 async def test_while_loading_everything_but_probes_answers_like_llama_server() -> None:
     engine = FakeEngine()
     app = make_app(engine)
-    state: ServerState = app.state.server
-    state.phase = Phase.LOADING
+    gate: Gate = app.state.gate
+    gate.phase = Phase.LOADING
     for request in (get(app, "/health"), get(app, "/v1/models"), post(app, "/completion", {})):
         await request.done()
         assert request.status == 503

@@ -7,7 +7,8 @@ import pytest
 from starlette.applications import Starlette
 
 from engine_ext import FinishReason
-from server.completion.state import ServerState
+from server.completion.completions import Completions
+from server.metrics.metrics import Metrics
 from tests.support.scripted.asgi_client import AsgiRequest, post, turns
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
@@ -16,9 +17,9 @@ pytestmark = pytest.mark.anyio
 
 
 async def slot_is_free(app: Starlette) -> None:
-    state: ServerState = app.state.server
+    completions: Completions = app.state.completions
     async with asyncio.timeout(1):
-        await state.admission.idle()
+        await completions.admission.idle()
 
 
 def start(app: Starlette, *, stream: bool, n: int = 1) -> AsgiRequest:
@@ -87,8 +88,8 @@ async def test_a_slot_is_free_only_when_the_engine_has_let_go_of_it() -> None:
     sequence.start()
     request.hang_up()
     await request.done()
-    state: ServerState = app.state.server
-    assert state.admission.n_running == 1
+    completions: Completions = app.state.completions
+    assert completions.admission.n_running == 1
     await slot_is_free(app)
 
 
@@ -119,8 +120,8 @@ async def test_cancelled_completions_are_counted_by_phase() -> None:
     for request in (queued, decoding):
         request.hang_up()
         await request.done()
-    state: ServerState = app.state.server
-    value = state.metrics.registry.get_sample_value
+    metrics: Metrics = app.state.metrics
+    value = metrics.registry.get_sample_value
     for phase, n in (("queued", 1), ("prefill", 0), ("decode", 1)):
         assert value("unpaced_completions_cancelled_total", {"phase": phase}) == n
 
@@ -145,7 +146,7 @@ async def test_a_fault_after_the_engine_has_the_request_ends_it(
 
     engine = FakeEngine()
     app = make_app(engine)
-    monkeypatch.setattr("server.completion.make._response_facts", fail)
+    monkeypatch.setattr("server.completion.completions.Completions._facts", fail)
     request = start(app, stream=True, n=2)
     with pytest.raises(RuntimeError, match="broken"):
         await request.done()

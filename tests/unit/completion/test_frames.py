@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine_ext import FinishReason, FrameField, TokenFrames
-from server.completion.histogram import Histogram
-from server.completion.state import ServerState
 from server.completion.text_stream import TextStream
+from server.metrics.histogram import Histogram
+from server.metrics.metrics import Metrics
 from tests.support.scripted.asgi_client import AsgiRequest, get, post, turns
 from tests.support.scripted.fake_engine import EOS, FakeEngine, FakeSequence
 from tests.support.scripted.server_app import make_app
@@ -219,8 +219,8 @@ async def test_figures_are_up_to_date_while_frames_are_written() -> None:
     slots = await get(app, "/slots").done()
     (item,) = slots.json[0]["next_token"]
     assert (item["n_decoded"], item["has_new_line"]) == (3, True)
-    state: ServerState = app.state.server
-    assert sum(state.metrics.inter_token.counts) == 2
+    metrics: Metrics = app.state.metrics
+    assert sum(metrics.inter_token.counts) == 2
     sequence.finish()
     await request.done()
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from engine_ext import SamplingParams
 from engine_ext.base.native_log import LogTarget
-from server.completion.effective_params import EffectiveParams
-from server.completion.histogram import Histogram
 from server.completion.logprobs import token_probs, whole_text
 from server.completion.timings import Timings
+from server.metrics.histogram import Histogram
 from server.process.logs import configure_logs
+from server.request.effective_params import EffectiveParams
 from server.settings import Settings
 from server.settings.sampling import parse_bias
 from tests.support.scripted.asgi_client import post

@@ -45,7 +45,7 @@ REQUIRED: Final[dict[str, dict[str, Any]]] = {
 def app(tmp_path: Path) -> Iterator[Starlette]:
     app = make_app(FakeEngine(), slot_save_path=tmp_path)
     yield app
-    app.state.server.chat.close()
+    app.state.templates.close()
 
 
 async def status_of(app: Starlette, path: str, body: Any) -> int:

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from server.completion.state import Phase, ServerState
+from server.http.gate import Gate, Phase
 from tests.support.openapi import Description
 from tests.support.scripted.asgi_client import AsgiRequest, get
 from tests.support.scripted.fake_engine import FakeEngine
@@ -112,15 +112,15 @@ async def test_keys_are_described(keys: tuple[str, ...], n_ways: int) -> None:
 async def test_what_is_said_of_hosts_keys_and_loading_is_so_for_every_route() -> None:
     app = make_app(FakeEngine(), api_key=("secret",), slot_save_path=".", props=True)
     local = make_app(FakeEngine())
-    state: ServerState = app.state.server
+    gate: Gate = app.state.gate
     described = await description(app)
     for method, path, operation in described.operations():
-        state.phase = Phase.READY
+        gate.phase = Phase.READY
         foreign = await ask(local, method, path, b"{}", {b"host": b"evil.example"})
         assert (foreign.status == 403) == ("403" in operation["responses"]), path
         refused = await ask(app, method, path, b"{}", {})
         assert (refused.status == 401) == ("security" in operation), path
-        state.phase = Phase.LOADING
+        gate.phase = Phase.LOADING
         loading = await ask(app, method, path, b"{}", KEY)
         assert (loading.status == 503) == ("503" in operation["responses"]), path
         for answer in (refused, loading, foreign):

@@ -7,9 +7,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.completion.state import Phase, ServerState
 from server.http.api_keys import ApiKeys
 from server.http.cors import CorsPolicy
+from server.http.gate import Gate, Phase
 from server.settings import Settings, SettingsError
 from tests.support.scripted.asgi_client import AsgiRequest, get, post
 from tests.support.scripted.fake_engine import FakeEngine
@@ -87,8 +87,8 @@ async def test_the_keys_position_is_in_the_scope_for_fair_sharing(app: Starlette
 
 
 async def test_preflights_come_before_the_gate_and_the_key(app: Starlette) -> None:
-    state: ServerState = app.state.server
-    state.phase = Phase.LOADING
+    gate: Gate = app.state.gate
+    gate.phase = Phase.LOADING
     request = await options(app, "/completion", origin="http://a.example").done()
     assert (request.status, request.body) == (200, b"")
     assert request.headers["content-type"].startswith("text/html")
@@ -99,8 +99,8 @@ async def test_preflights_come_before_the_gate_and_the_key(app: Starlette) -> No
 
 
 async def test_loading_is_said_before_the_key_is_asked_for(app: Starlette) -> None:
-    state: ServerState = app.state.server
-    state.phase = Phase.LOADING
+    gate: Gate = app.state.gate
+    gate.phase = Phase.LOADING
     assert (await get(app, "/props").done()).status == 503
     assert (await get(app, "/health").done()).status == 503
 

@@ -9,7 +9,7 @@ import pytest
 import server.chat.plan
 from engine_ext import FinishReason
 from server.chat.answer.delta import ChatDelta, ToolCallDelta
-from server.completion.state import Phase
+from server.http.gate import Phase
 from tests.support.scripted.asgi_client import AsgiRequest, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
@@ -209,7 +209,7 @@ async def test_every_error_below_its_path_is_anthropics(
         request = await AsgiRequest(app, method, prefix + path, b"x" * 2000, headers).done()
         assert list(request.json) == ["type", "error"]
         assert (request.json["type"], request.json["error"]["type"]) == ("error", expected)
-    app.state.server.phase = Phase.DRAINING
+    app.state.gate.phase = Phase.DRAINING
     request = await AsgiRequest(app, method, prefix + path, b"", []).done()
     assert (request.status, request.json["error"]["type"]) == (503, "overloaded_error")
 
@@ -320,15 +320,15 @@ async def test_control_ends_the_thoughts_of_a_running_completion_that_allows_it(
     sequence.start()
     sequence.tokens(b"a")
     await running.until(lambda request: b"chatcmpl" in request.body)
-    assert sequence.n_thoughts_ended == 0
+    assert sequence.n_reasoning_ended == 0
     word = {"id": running.events[0]["id"], "action": "reasoning_end"}
     told = await post(app, path, word).done()
-    assert (told.status, told.json, sequence.n_thoughts_ended) == (200, {"success": True}, 1)
+    assert (told.status, told.json, sequence.n_reasoning_ended) == (200, {"success": True}, 1)
     sequence.finish()
     await running.done()
     unknown = {"success": False, "message": "no active completion for this id"}
     assert (await post(app, path, word).done()).json == unknown
-    assert sequence.n_thoughts_ended == 1
+    assert sequence.n_reasoning_ended == 1
 
 
 async def test_the_usage_of_a_text_stream_has_its_own_event_where_asked_for() -> None:

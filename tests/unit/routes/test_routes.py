@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine_ext import EngineError
-from server.completion.state import Phase
+from server.http.gate import Phase
 from tests.support.scripted.asgi_client import AsgiRequest, get, post
 from tests.support.scripted.fake_engine import BOS, N_VOCAB, FakeEngine
 from tests.support.scripted.server_app import make_app
@@ -50,8 +50,8 @@ async def test_an_engine_that_is_gone_in_the_midst_of_a_request_is_503(
 
 async def test_a_failed_engine_is_told_everywhere() -> None:
     app = make_app(FakeEngine())
-    state = app.state.server
-    state.phase, state.failure = Phase.FAILED, "the GPU is gone"
+    gate = app.state.gate
+    gate.phase, gate.failure = Phase.FAILED, "the GPU is gone"
     ready = await get(app, "/health/ready").done()
     assert ready.status == 503
     assert ready.json["error"]["message"] == "the engine has failed: the GPU is gone"

@@ -14,7 +14,7 @@ import pytest
 
 from engine_ext import SamplingParams
 from engine_ext.base.native import load_native
-from server.completion.effective_params import EffectiveParams
+from server.request.effective_params import EffectiveParams
 from server.schemas.sampling import SamplingFields
 from server.settings import Settings
 

@@ -102,7 +102,7 @@ TEST(a_grammar_that_refuses_what_is_forced_holds) {
   Drawing drawing(false);
   CHECK_EQ(drawing.draw(kDone).token, kDone);  // the grammar holds from here on
   drawing.budget.accept(kThink);
-  drawing.budget.end_thoughts();
+  drawing.budget.end_reasoning();
   CHECK_EQ(drawing.draw(10).token, 10);
   CHECK_EQ(drawing.draw(20).token, 20);
   CHECK_EQ(drawing.draw(21).token % 10, 0);
@@ -130,7 +130,7 @@ TEST(a_forced_token_takes_its_random_number) {
 TEST(a_forced_token_without_a_finite_logit_is_an_error) {
   Drawing drawing(true);
   drawing.budget.accept(kThink);
-  drawing.budget.end_thoughts();
+  drawing.budget.end_reasoning();
   drawing.biases = {{.token = 7, .bias = -std::numeric_limits<float>::infinity()}};
   const std::vector<TokenId> prompt{0};
   drawing.sampler.reset(drawing.params, drawing.biases, nullptr, prompt);

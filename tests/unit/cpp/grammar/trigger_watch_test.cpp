@@ -41,7 +41,7 @@ std::shared_ptr<const TriggerPlan> plan(std::vector<GrammarTrigger> triggers, Qu
 
 const GrammarTrigger kWord{.token = -1, .word = "<call>", .inside = true};
 const GrammarTrigger kAfterWord{.token = -1, .word = "<call>", .inside = false};
-const QuietSpan kThoughts{.start = "<think>", .end = "</think>", .is_open = false};
+const QuietSpan kReasoning{.start = "<think>", .end = "</think>", .is_open = false};
 
 // The token that completes a trigger, and what the grammar begins with.
 struct Begun {
@@ -97,7 +97,7 @@ TEST(a_token_is_a_trigger_wherever_it_stands) {
 }
 
 TEST(thoughts_have_no_triggers) {
-  const auto waited = plan({kWord, {.token = kB}}, kThoughts);
+  const auto waited = plan({kWord, {.token = kB}}, kReasoning);
   CHECK(run(waited, {kOpen, kThink, kClose, kMark, kB}) == Begun{});
   CHECK(run(waited, {kOpen, kThink, kClose, kMark, kEnd, kThink, kClose, kA, kMark}) ==
         (Begun{8, "", {kMark}}));
@@ -106,7 +106,7 @@ TEST(thoughts_have_no_triggers) {
         (Begun{7, "<", {kCall, kClose}}));
   // Thoughts may come again.
   CHECK(run(waited, {kEnd, kThink, kClose, kOpen, kThink, kClose, kMark}) == Begun{});
-  QuietSpan open = kThoughts;
+  QuietSpan open = kReasoning;
   open.is_open = true;
   CHECK(run(plan({kWord}, open), {kMark, kEnd, kThink, kClose, kMark}) == (Begun{4, "", {kMark}}));
   CHECK(run(plan({kWord}), {kOpen, kThink, kClose, kMark}) == (Begun{3, "", {kMark}}));

@@ -161,13 +161,13 @@ TEST(what_the_prompt_has_begun_counts_but_is_never_what_is_forced) {
 
 TEST(thoughts_are_ended_from_outside_only_while_they_last) {
   ReasoningBudget budget(plan(-1, {1}), pieces());
-  budget.end_thoughts();
+  budget.end_reasoning();
   accept(budget, {5});  // asked too early: forgotten
   accept(budget, kStart);
   accept(budget, Tokens(1000, 5));
-  budget.end_thoughts();
+  budget.end_reasoning();
   CHECK(forced_run(budget) == (Tokens{1, 20, 21, 22}));
-  budget.end_thoughts();
+  budget.end_reasoning();
   accept(budget, {5, 5});
   accept(budget, kStart);
   accept(budget, {5, 5});
@@ -176,17 +176,17 @@ TEST(thoughts_are_ended_from_outside_only_while_they_last) {
 TEST(asking_twice_while_forcing_does_not_begin_again) {
   ReasoningBudget budget(plan(-1, {1}), pieces());
   accept(budget, kStart);
-  budget.end_thoughts();
+  budget.end_reasoning();
   CHECK_EQ(budget.forced(), 1);
   budget.accept(1);
-  budget.end_thoughts();
+  budget.end_reasoning();
   CHECK(forced_run(budget) == kEnd);
 }
 
 TEST(another_thread_may_ask) {
   ReasoningBudget budget(plan(-1), pieces());
   accept(budget, kStart);
-  std::thread asker([&] { budget.end_thoughts(); });
+  std::thread asker([&] { budget.end_reasoning(); });
   while (budget.forced() < 0) budget.accept(5);
   asker.join();
   CHECK(forced_run(budget) == kEnd);

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from engine_ext import Engine
-from server.completion.visible_tokens import VisibleTokens
+from server.request.visible_tokens import VisibleTokens
 from tests.support.scripted.fake_engine import BOS, EOS, FakeEngine
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,6 @@ from server.http.errors import ApiError, invalid, server_fault, unavailable
 
 if TYPE_CHECKING:
     from engine_ext import Engine, ModelInfo
-    from server.completion.state import ServerState
 
 T = TypeVar("T")
 
@@ -25,17 +24,12 @@ MAX_LARK_BYTES: Final = 262144
 _PREFIX: Final = "Failed to initialize samplers: failed to parse grammar"  # llama-server's
 
 
-async def compile_grammar(state: "ServerState", spec: GrammarSpec) -> Grammar:
+async def compile_grammar(engine: "Engine", spec: GrammarSpec) -> Grammar:
     """The grammar of `spec`, for any number of sequences.
 
     Raises: ApiError, 400 with the compiler's message, 503 where it waits too long to be compiled;
     never a grammar that is weaker than asked.
     """
-    return await compile_for(state.engine, spec)
-
-
-async def compile_for(engine: "Engine", spec: GrammarSpec) -> Grammar:
-    """As `compile_grammar`, for an engine that is ready."""
     try:
         grammar = await _compile(engine, spec)
         if spec.wait is not None:

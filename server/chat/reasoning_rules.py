@@ -12,20 +12,20 @@ _ANY: Final = "/(.|\\n)*/"
 _SPACE: Final = "space: /\\n{0,2}/\n"
 
 
-async def after_thoughts(spell: Spelling, end: str) -> str:
+async def after_reasoning(spell: Spelling, end: str) -> str:
     """The prompt ends within thoughts, which must end: the answer may not."""
     body = await _until(spell, end)
     return f"start: thoughts_end space answer\n{body}{_SPACE}"
 
 
-async def after_possible_thoughts(spell: Spelling, start: str, end: str) -> str:
+async def after_possible_reasoning(spell: Spelling, start: str, end: str) -> str:
     """The model may think first, its tag being one token if it can: a budget counts from it."""
     body = await _until(spell, end)
     begin = await spell.of_tag(start)
     return f"start: thinking? space answer\nthinking: {begin} thoughts_end\n{body}{_SPACE}"
 
 
-async def after_harmony_thoughts(spell: Spelling, *, opened: bool, answer_header: str) -> str:
+async def after_harmony_reasoning(spell: Spelling, *, opened: bool, answer_header: str) -> str:
     """gpt-oss: any number of messages on the channel of thoughts, then the answer's header."""
     header, turn = await spell.of("<|channel|>analysis<|message|>"), await spell.of("<|start|>")
     body = await _until(spell, "<|end|>")

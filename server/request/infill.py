@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from server.completion.prompt import read_mixed
 from server.http.errors import ApiError, invalid, invalid_field, not_supported
+from server.request.prompt import read_mixed
 from server.values.json_values import json_type
 
 if TYPE_CHECKING:

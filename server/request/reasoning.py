@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Thoughts:
+class Reasoning:
     """`start` begins thoughts, each of `ends` ends them. `begun`: the end of the prompt, as far as
     it is the answer's beginning and may have thoughts begun or ended.
 
@@ -30,13 +30,13 @@ class Thoughts:
     """`begun` begins with the tag of thoughts that it does not end, whatever its tokens are."""
 
 
-def read_thoughts(body: "CompletionBody") -> Thoughts | None:
+def read_reasoning(body: "CompletionBody") -> Reasoning | None:
     """Of the fields of a body without a chat template. Raises: ApiError (400) naming the field."""
     if body.generation_prompt and body.json_schema is not None:
         raise invalid_field("generation_prompt", "not supported together with json_schema")
     start, ends = body.reasoning_budget_start_tag, body.reasoning_budget_end_tags
     if start and ends:
-        return _thoughts(body, start, ends)
+        return _reasoning(body, start, ends)
     budget = body.reasoning_budget_tokens
     for name, is_wanted in (
         ("reasoning_budget_tokens", budget is not None and budget >= 0),
@@ -49,14 +49,14 @@ def read_thoughts(body: "CompletionBody") -> Thoughts | None:
     return None
 
 
-def read_chat_thoughts(body: "CompletionBody") -> Thoughts | None:
+def read_chat_reasoning(body: "CompletionBody") -> Reasoning | None:
     """The same for a chat whose template has no tags. Without thoughts there is nothing to end."""
     start, ends = body.reasoning_budget_start_tag, body.reasoning_budget_end_tags
-    return _thoughts(body, start, ends) if start and ends else None
+    return _reasoning(body, start, ends) if start and ends else None
 
 
-def _thoughts(body: "CompletionBody", start: str, ends: tuple[str, ...]) -> Thoughts:
-    return Thoughts(
+def _reasoning(body: "CompletionBody", start: str, ends: tuple[str, ...]) -> Reasoning:
+    return Reasoning(
         start=start,
         ends=ends,
         n_tokens=-1 if body.reasoning_budget_tokens is None else body.reasoning_budget_tokens,
@@ -67,40 +67,40 @@ def _thoughts(body: "CompletionBody", start: str, ends: tuple[str, ...]) -> Thou
 
 
 async def reasoning_budget(
-    engine: "Engine", thoughts: Thoughts | None, *, has_lazy_grammar: bool
+    engine: "Engine", reasoning: Reasoning | None, *, has_lazy_grammar: bool
 ) -> ReasoningBudget | None:
     """In tokens; None where thoughts may last as they like and nothing needs to know of them.
 
     Source: llama.cpp 0c1e57098, server-schema.cpp:384-433, sampling.cpp:274-322.
     """
-    if thoughts is None:
+    if reasoning is None:
         return None
-    if thoughts.n_tokens < 0 and not thoughts.can_be_ended and not has_lazy_grammar:
+    if reasoning.n_tokens < 0 and not reasoning.can_be_ended and not has_lazy_grammar:
         return None
-    start = await _tokens(engine, thoughts.start)
-    ends = tuple([await _tokens(engine, end) for end in thoughts.ends])
-    message = await _tokens(engine, thoughts.message) if thoughts.message else ()
+    start = await _tokens(engine, reasoning.start)
+    ends = tuple([await _tokens(engine, end) for end in reasoning.ends])
+    message = await _tokens(engine, reasoning.message) if reasoning.message else ()
     return ReasoningBudget(
         start=start,
         ends=ends,
         forced=message + ends[0],
-        n_tokens=thoughts.n_tokens,
-        prompt=await _begun(engine, thoughts, start),
+        n_tokens=reasoning.n_tokens,
+        prompt=await _begun(engine, reasoning, start),
         suspends_grammar=has_lazy_grammar,
     )
 
 
-async def _begun(engine: "Engine", thoughts: Thoughts, start: tuple[int, ...]) -> tuple[int, ...]:
-    text = thoughts.begun
+async def _begun(engine: "Engine", reasoning: Reasoning, start: tuple[int, ...]) -> tuple[int, ...]:
+    text = reasoning.begun
     if not text:
         return ()
     tokens = await _tokens(engine, text)
     piece = engine.token_pieces_special[tokens[0]]
     if piece[:1].isspace() and not text[:1].encode(errors="replace").isspace():
         tokens = tokens[1:]  # some tokenisers put a space before the first word
-    if thoughts.is_tag_begun and tokens[: len(start)] != start:
+    if reasoning.is_tag_begun and tokens[: len(start)] != start:
         # The tag is spelled with tokens that reach into what follows it.
-        rest = text.removeprefix(thoughts.start)
+        rest = text.removeprefix(reasoning.start)
         tokens = start + (await _tokens(engine, rest) if rest else ())
     return tokens
 

@@ -5,18 +5,22 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from starlette.types import Scope
-
-if TYPE_CHECKING:
-    from server.completion.choice import Choice
 
 _KEY: Final = "unpaced.record"
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 _N_NAMES_SHOWN: Final = 16
 _N_NAME_SHOWN: Final = 32
 _GOOD_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+
+
+class Work(Protocol):
+    """What a request had the model do."""
+
+    def to_log(self) -> dict[str, Any]:
+        """Figures of the log line. No text of the client's is in it."""
 
 
 @dataclass(slots=True)
@@ -28,7 +32,7 @@ class RequestRecord:
     started_us: int = field(default_factory=lambda: time.monotonic_ns() // 1000)
     status: int = 0
     aborted: str = ""
-    choices: "Sequence[Choice]" = ()
+    work: Work | None = None
     unknown_samplers: Sequence[str] = ()
     """What `samplers` named and was left out."""
     _made_id: str = ""
@@ -51,16 +55,8 @@ class RequestRecord:
             entry["aborted"] = self.aborted
         if self.unknown_samplers:
             entry["n_unknown_samplers"] = len(self.unknown_samplers)
-        if self.choices:
-            first = self.choices[0]
-            timings = [choice.generation.timings for choice in self.choices]
-            entry["n_prompt"] = sum(t.n_prompt for t in timings)
-            entry["n_cached"] = sum(t.n_cached for t in timings)
-            entry["n_decoded"] = sum(t.n_decoded for t in timings)
-            entry["stop"] = first.generation.stop_type
-            if timings[0].first_token_us:
-                wait_us = timings[0].first_token_us - first.arrived_us
-                entry["ttft_ms"] = round(wait_us / 1e3, 1)
+        if self.work is not None:
+            entry |= self.work.to_log()
         return entry | {"request_id": self.request_id}
 
     def to_headers(self) -> list[tuple[bytes, bytes]]:

@@ -6,10 +6,10 @@ import pytest
 
 from server.chat.reasoning_ends import reasoning_ends
 from server.chat.templates import ReasoningTags
-from server.completion.reasoning import (
-    Thoughts,
-    read_chat_thoughts,
-    read_thoughts,
+from server.request.reasoning import (
+    Reasoning,
+    read_chat_reasoning,
+    read_reasoning,
     reasoning_budget,
 )
 from server.schemas.completion import parse_completion
@@ -150,20 +150,20 @@ class MergingEngine(FakeEngine):
 
 async def test_a_tag_that_the_tokens_of_the_prompt_do_not_show() -> None:
     engine: Any = MergingEngine()
-    thoughts = Thoughts("<t>", ("</t>",), 3, begun="<t>\n", is_tag_begun=True)
-    budget = await reasoning_budget(engine, thoughts, has_lazy_grammar=False)
+    reasoning = Reasoning("<t>", ("</t>",), 3, begun="<t>\n", is_tag_begun=True)
+    budget = await reasoning_budget(engine, reasoning, has_lazy_grammar=False)
     assert budget is not None
     assert budget.prompt == tokens("<t>\n")
-    thoughts = Thoughts("<t>", ("</t>",), 3, begun="a<t>")
-    budget = await reasoning_budget(engine, thoughts, has_lazy_grammar=False)
+    reasoning = Reasoning("<t>", ("</t>",), 3, begun="a<t>")
+    budget = await reasoning_budget(engine, reasoning, has_lazy_grammar=False)
     assert budget is not None
     assert budget.prompt == tokens("a<t>")  # not the space that is the tokeniser's own
 
 
 def test_tags_in_a_chat_without_a_templates_are_the_clients() -> None:
     body = parse_completion(TAGS | {"prompt": "a", "reasoning_budget_tokens": 1})
-    assert read_chat_thoughts(body) == read_thoughts(body)
-    assert read_chat_thoughts(parse_completion({"prompt": "a", "reasoning_control": True})) is None
+    assert read_chat_reasoning(body) == read_reasoning(body)
+    assert read_chat_reasoning(parse_completion({"prompt": "a", "reasoning_control": True})) is None
 
 
 @pytest.mark.parametrize(

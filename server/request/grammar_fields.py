@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from engine_ext import Engine
     from server.schemas.completion import CompletionBody
 
-LARK_MARK: Final = "%llguidance"
-"""A `grammar` that begins so is llguidance's Lark, as in llama-server's builds with llguidance."""
 # llama.cpp 0c1e57098 common/common.h: common_grammar_trigger_type.
 _TOKEN, _WORD, _PATTERN, _PATTERN_FULL = range(4)
 _MAX_TRIGGERS: Final = 64
@@ -28,7 +26,7 @@ async def read_grammar(engine: "Engine", body: "CompletionBody") -> GrammarSpec 
     if spec is not None and body.grammar:
         raise invalid("Cannot use both json_schema and grammar", param="response_format")
     if body.grammar:
-        spec = of_text(body.grammar)  # it wins over json_schema, as in llama-server
+        spec = GrammarSpec.of_text(body.grammar)  # it wins over json_schema, as in llama-server
     elif spec is None and body.json_schema is not None:
         if not isinstance(body.json_schema, dict | bool):
             kind = json_type(body.json_schema)
@@ -40,11 +38,6 @@ async def read_grammar(engine: "Engine", body: "CompletionBody") -> GrammarSpec 
     if not triggers:
         raise invalid_field("grammar_lazy", "Error: no triggers set for lazy grammar!")
     return None if spec is None else GrammarSpec(spec.kind, spec.text, triggers)
-
-
-def of_text(text: str) -> GrammarSpec:
-    """Of a `grammar` field or flag: GBNF, or Lark where it begins with %llguidance."""
-    return GrammarSpec("lark" if text.lstrip().startswith(LARK_MARK) else "gbnf", text)
 
 
 def _of_response_format(value: Any, json_schema: Any) -> GrammarSpec | None:

@@ -1,0 +1,1 @@
+"""A request: read against the model, and compiled for the engine."""
