@@ -77,10 +77,10 @@ def _serve(settings: Settings) -> int:
     from engine_ext import EngineError
     from server.http.listener import ListenError, open_listeners
     from server.http.tls import TlsError, check_certificate
-    from server.http.vertex import VertexAi
     from server.process.context_check import check_context
     from server.process.logs import LogFileError
     from server.process.process import ServerProcess
+    from server.routes.vertex import VertexAi
 
     try:
         if settings.ssl_key_file is not None and settings.ssl_cert_file is not None:

@@ -20,7 +20,6 @@ from server.http.gate import Gate
 from server.http.hosts import HostPolicy
 from server.http.middleware import RequestMiddleware
 from server.http.routing import Routes
-from server.http.vertex import VertexAi
 from server.metrics.llamacpp_metrics import LlamacppMetrics
 from server.metrics.metrics import LiveCollector, Metrics
 from server.process.life import Life
@@ -43,6 +42,7 @@ from server.routes import (
     unserved,
 )
 from server.routes.page import page_routes
+from server.routes.vertex import VertexAi
 from server.settings import Settings
 
 if TYPE_CHECKING:

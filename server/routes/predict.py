@@ -15,9 +15,9 @@ from server.http.body import read_object
 from server.http.disconnect import ClientGone, Disconnect
 from server.http.errors import JSON_TYPE, ApiError, invalid
 from server.http.routing import Routes
-from server.http.vertex import VertexAi
 from server.routes.health import health
 from server.routes.parts import host_of
+from server.routes.vertex import VertexAi
 
 _MAX_INSTANCES: Final = 128
 _FORMAT: Final = "@requestFormat"

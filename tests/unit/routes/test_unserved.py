@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from server.cli.flags import read_command_line
-from server.http.vertex import VertexAi
+from server.routes.vertex import VertexAi
 from tests.support.scripted.asgi_client import AsgiRequest, get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
