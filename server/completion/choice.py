@@ -117,6 +117,14 @@ class Choice:
 
     # -- stream ---------------------------------------------------------------------------------
 
+    async def first_frames(self, *, progress: bool) -> bytes:
+        """`submit`, then `read_frames`. Raises: ApiError if it fails before its slot starts."""
+        await self.submit()
+        frames = await self.read_frames(progress=progress)
+        if self.generation.error is not None and self.generation.timings.start_us == 0:
+            raise self.generation.error
+        return frames
+
     async def read_frames(self, *, progress: bool) -> bytes:
         """The stream events of everything the engine has published, at least one event's worth.
 

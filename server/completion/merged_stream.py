@@ -1,14 +1,15 @@
-"""Several choices in one stream, as their events come; sse-starlette carries it."""
+"""Choices in one stream, their events as they come."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Self
 
 from server.completion.choice import Choice
-from server.http.errors import ApiError, error_frame
+from server.http.errors import ApiError
 
 
 class MergedStream:
-    """Pumps every choice in a task of its own. Always `close` it.
+    """Async context: pumps every choice in a task of its own; their owner closes them.
 
     The usage of the whole request is in the event of the choice that ends last. The first choice
     to fail ends the stream, as in llama-server.
@@ -22,8 +23,16 @@ class MergedStream:
         self._error: ApiError | None = None
         self._has_failed = False
         self._n_left = len(choices)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._pump(choice)) for choice in choices]
+        self._tasks = [loop.create_task(self._pump(choice)) for choice in self._choices]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
 
     async def started(self) -> None:
         """Wait until a choice has its slot. Raises: ApiError if one fails before."""
@@ -32,37 +41,31 @@ class MergedStream:
             raise self._error
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Events, in pieces of at least one."""
-        while True:
+        """Events, in pieces of at least one; to be asked for the next when one is sent."""
+        writer = self._choices[0].writer
+        is_over = False
+        while not is_over:
             await self._news.wait()
             self._news.clear()
+            # Now, not after the piece: choices go on while a slow client is waited for.
+            is_over = self._has_failed or self._error is not None or self._n_left == 0
             if self._error is not None:
-                self._frames.append(error_frame(self._error))
-                self._has_failed = True
-            elif self._n_left == 0 and not self._has_failed:
-                self._frames.append(self._choices[0].writer.done)
+                self._frames.append(writer.failure(self._error))
+            elif is_over and not self._has_failed:
+                self._frames.append(writer.done)
             piece = b"".join(self._frames)
             self._frames.clear()
             if piece:
                 yield piece
-            if self._has_failed or self._n_left == 0:
-                return
-
-    def close(self) -> None:
-        """Stop pumping. The choices are closed by their owner."""
-        for task in self._tasks:
-            task.cancel()
 
     async def _pump(self, choice: Choice) -> None:
-        generation = choice.generation
+        generation, writer = choice.generation, choice.writer
         try:
-            await choice.submit()
+            frames = await choice.first_frames(progress=self._progress)
+            self._add(frames)
+            writer.prepare()
             while not generation.is_over:
-                frames = await choice.read_frames(progress=self._progress)
-                if generation.error is not None and generation.timings.start_us == 0:
-                    raise generation.error
-                self._frames.append(frames)
-                self._news.set()
+                self._add(await choice.read_frames(progress=self._progress))
         except ApiError as error:
             self._error = error
         self._n_left -= 1
@@ -71,5 +74,9 @@ class MergedStream:
             self._has_failed = True
         elif self._error is None:
             writers = [other.writer for other in self._choices]
-            self._frames.append(choice.writer.final(writers if self._n_left == 0 else None))
+            self._frames.append(writer.final(writers if self._n_left == 0 else None))
+        self._news.set()
+
+    def _add(self, frames: bytes) -> None:
+        self._frames.append(frames)
         self._news.set()

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.completion.choice import Choice
-from server.completion.streaming import StreamOptions, stream_merged, stream_one
+from server.completion.streaming import StreamOptions, stream
 from server.completion.writer import ChoiceWriter, ResponseFacts
 from server.http.connection import connection_of
 from server.http.disconnect import ClientGone, Disconnect
@@ -96,10 +96,7 @@ class CompletionResponse(Response):
             progress=bool(self._facts.body.return_progress),
             ping_s=self._host.settings.sse_ping_interval if interval is None else interval,
         )
-        if len(self._choices) == 1:
-            await stream_one(self._choices[0], scope, send, options)
-        else:
-            await stream_merged(self._choices, scope, send, options)
+        await stream(self._choices, scope, send, options)
 
     async def _whole(self) -> bytes:
         if len(self._choices) == 1:

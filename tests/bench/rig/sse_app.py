@@ -12,16 +12,14 @@ from typing import Final
 from urllib.parse import parse_qs
 
 import uvicorn
-from sse_starlette.sse import AppStatus, EventSourceResponse
+from sse_starlette.sse import EventSourceResponse
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from server.completion.streaming import Pings, body_message
 from server.http.connection import as_chunk, connection_of
+from server.http.event_stream import Pings, body_message, head_message, send_events
 from server.http.protocol import LimitedHttpProtocol
 
-AppStatus.enable_automatic_graceful_drain = False
-HEADERS: Final = [(b"content-type", b"text/event-stream")]
 EVENT: Final = (
     b'data: {"choices":[{"text":" hello","index":0,"logprobs":null,"finish_reason":null}],'
     b'"created":1790000000,"model":"demo.gguf","system_fingerprint":"b1-0c1e570",'
@@ -45,27 +43,19 @@ async def events(n: int) -> AsyncIterator[bytes]:
 
 
 async def send_raw(send: Send, n: int) -> None:
-    """What server/completion/streaming.py does under another ASGI server than ours."""
-    await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-    pings = Pings(send, ping_s=30)
-    try:
-        for _ in range(n):
-            await next_turn()
-            pings.is_sending, pings.sent_at = True, time.monotonic()
-            await send({"type": "http.response.body", "body": EVENT, "more_body": True})
-            pings.is_sending = False
-        await send(body_message(b"", more=False))
-    finally:
-        pings.stop()
+    """ASGI messages without any library."""
+    await send(head_message())
+    async for event in events(n):
+        await send(body_message(event))
+    await send(body_message(b"", more=False))
 
 
-async def send_from_callback(scope: Scope, send: Send, n: int) -> None:
-    """What server/completion/streaming.py does under our own protocol: no task, no coroutine."""
+async def send_from_callback(scope: Scope, pings: Pings, n: int) -> None:
+    """As server/completion/direct_stream.py: no task, no coroutine."""
     connection = connection_of(scope)
     assert connection is not None
-    await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+    await pings.send(head_message())
     loop = asyncio.get_running_loop()
-    pings = Pings(send, ping_s=30)
     n_left = n
 
     def step() -> None:
@@ -77,15 +67,12 @@ async def send_from_callback(scope: Scope, send: Send, n: int) -> None:
         else:
             pause.set_result(None)
 
-    try:
-        while n_left:
-            pause = loop.create_future()
-            loop.call_soon(step)
-            await pause
-            await send(body_message(b""))
-        await send(body_message(b"", more=False))
-    finally:
-        pings.stop()
+    while n_left:
+        pause = loop.create_future()
+        loop.call_soon(step)
+        await pause
+        await pings.send(body_message(b""))
+    await pings.send(body_message(b"", more=False))
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,21 +81,22 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         return
     n = int(parse_qs(scope["query_string"].decode()).get("n", ["0"])[0])
     way = scope["path"].strip("/")
+    pings = Pings(send, ping=b":\n\n", ping_s=30)
     if way == "token_path":
-        await send_from_callback(scope, send, n)
+        await send_from_callback(scope, pings, n)
     elif way == "raw":
-        await send_raw(send, n)
+        await send_raw(pings.send, n)
     elif way == "streaming_response":
         await StreamingResponse(events(n))(scope, receive, send)
-    elif way == "sse_starlette":
-        await EventSourceResponse(events(n), sep="\n")(scope, receive, send)
-    elif way == "sse_starlette_send_timeout":
-        response = EventSourceResponse(events(n), sep="\n", send_timeout=30)
-        await response(scope, receive, send)
+    elif way == "sse_starlette":  # as server/completion/streaming.py for several choices
+        await send_events(events(n), scope, pings.send)
+    elif way == "sse_starlette_alone":  # with pings and a send timeout of its own
+        await EventSourceResponse(events(n), sep="\n", send_timeout=30)(scope, receive, send)
     else:
         headers = [(b"content-length", b"0")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send(body_message(b"", more=False))
+    pings.stop()
 
 
 if __name__ == "__main__":

@@ -66,8 +66,10 @@ class FakeEvent:
 class FakeSequence:
     """One submitted request, played by the test."""
 
-    def __init__(self, request_id: int, request: SequenceRequest) -> None:
+    def __init__(self, request_id: int, request: SequenceRequest, step_us: int = 0) -> None:
         self.request = request
+        self._step_us = step_us
+        self._t_us = 0
         self.is_cancelled = False
         self.n_reasoning_ended = 0
         self.n_decoded = 0
@@ -159,6 +161,9 @@ class FakeSequence:
         return len(self.request.prompt) + max(0, self.n_decoded - 1)
 
     def _push(self, event: FakeEvent) -> None:
+        if self._step_us:
+            self._t_us += self._step_us
+            event.t_us = self._t_us
         if self._framed is not None and event.kind == EventKind.TOKEN:
             frames, listener = self._framed
             frames.add(event.token, event.n_decoded, event.t_us)
@@ -192,6 +197,8 @@ class FakeEngine:
         self.slots = FakeSlots()
         self.sequences: list[FakeSequence] = []
         self._news = asyncio.Event()
+        self.step_us = 0
+        """If set, so much lies between a sequence's events, whenever they happen."""
         self.answer: bytes | None = None
         self.grammars: list[tuple[GrammarKind, str]] = []
         self.grammar_error = ""
@@ -310,7 +317,7 @@ class FakeEngine:
         ]
 
     def submit(self, request: SequenceRequest) -> TokenStream:
-        sequence = FakeSequence(len(self.sequences), request)
+        sequence = FakeSequence(len(self.sequences), request, self.step_us)
         self.sequences.append(sequence)
         self._news.set()
         if self.answer is not None:
