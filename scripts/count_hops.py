@@ -85,9 +85,9 @@ async def serve_and_count(path: str, *, walk: bool) -> None:
     import uvicorn
 
     from engine_ext import Engine, SequenceRequest, TokenStream
-    from server.http.header_deadlines import HeaderDeadlines
-    from server.http.protocol import LimitedHttpProtocol
-    from server.http.send_deadlines import SendDeadlines
+    from server.http.wire.header_deadlines import HeaderDeadlines
+    from server.http.wire.protocol import LimitedHttpProtocol
+    from server.http.wire.send_deadlines import SendDeadlines
     from server.process.app import create_app
     from server.settings import Settings
 

@@ -75,8 +75,8 @@ def _serve(settings: Settings) -> int:
     except (ModelLoadError, SchedulingError) as error:
         return _fail(str(error))
     from engine_ext import EngineError
-    from server.http.listener import ListenError, open_listeners
-    from server.http.tls import TlsError, check_certificate
+    from server.http.wire.listener import ListenError, open_listeners
+    from server.http.wire.tls import TlsError, check_certificate
     from server.process.context_check import check_context
     from server.process.logs import LogFileError
     from server.process.process import ServerProcess

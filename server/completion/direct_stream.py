@@ -4,8 +4,8 @@ import asyncio
 import time
 
 from server.completion.choice import Choice
-from server.http.connection import Connection, as_chunk
 from server.http.event_stream import Pings, body_message, head_message
+from server.http.wire.connection import Connection, as_chunk
 
 
 class DirectStream:

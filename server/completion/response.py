@@ -11,10 +11,10 @@ from starlette.types import Receive, Scope, Send
 from server.completion.choice import Choice
 from server.completion.streaming import StreamOptions, stream
 from server.completion.writer import ChoiceWriter, ResponseFacts
-from server.http.connection import connection_of
 from server.http.disconnect import ClientGone, Disconnect
 from server.http.errors import JSON_TYPE, ApiError, error_response
 from server.http.request_record import record_of
+from server.http.wire.connection import connection_of
 from server.request.model_host import ModelHost
 
 

@@ -8,8 +8,8 @@ from starlette.types import Scope, Send
 from server.completion.choice import Choice
 from server.completion.direct_stream import DirectStream
 from server.completion.merged_stream import MergedStream
-from server.http.connection import connection_of
 from server.http.event_stream import Pings, send_events
+from server.http.wire.connection import connection_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from typing import Any, Final, Protocol
 
 from starlette.requests import ClientDisconnect, Request
 
-from server.http.connection import connection_of
 from server.http.errors import ApiError, invalid
 from server.http.json_limits import JsonLimits, decode_json
+from server.http.wire.connection import connection_of
 from server.values.json_values import json_type
 
 _BOM: Final = b"\xef\xbb\xbf"

@@ -21,10 +21,10 @@ from engine_ext import Engine, LogTarget, NativeLog, read_build_info
 from server.completion.admission import Admission
 from server.http.errors import unavailable
 from server.http.gate import Gate, Phase
-from server.http.header_deadlines import HeaderDeadlines
-from server.http.listener import Listeners
-from server.http.protocol import LimitedHttpProtocol
-from server.http.send_deadlines import SendDeadlines
+from server.http.wire.header_deadlines import HeaderDeadlines
+from server.http.wire.listener import Listeners
+from server.http.wire.protocol import LimitedHttpProtocol
+from server.http.wire.send_deadlines import SendDeadlines
 from server.process.app import create_app
 from server.process.engine_watch import ENGINE_LOST, EngineWatch
 from server.process.logs import LogFileError, configure_logs

@@ -16,9 +16,9 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from server.http.connection import as_chunk, connection_of
 from server.http.event_stream import Pings, body_message, head_message, send_events
-from server.http.protocol import LimitedHttpProtocol
+from server.http.wire.connection import as_chunk, connection_of
+from server.http.wire.protocol import LimitedHttpProtocol
 
 EVENT: Final = (
     b'data: {"choices":[{"text":" hello","index":0,"logprobs":null,"finish_reason":null}],'

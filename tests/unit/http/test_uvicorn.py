@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import Server
 
-from server.http.protocol import LimitedHttpProtocol
+from server.http.wire.protocol import LimitedHttpProtocol
 from server.process.process import _Server
 
 ROOT = Path(__file__).resolve().parents[3]

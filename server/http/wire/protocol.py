@@ -22,10 +22,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.utils import is_ssl
 from uvicorn.server import ServerState
 
-from server.http.connection import Connection
-from server.http.half_closed import HalfClosed
-from server.http.header_deadlines import HeaderDeadlines
-from server.http.send_deadlines import SendDeadlines
+from server.http.wire.connection import Connection
+from server.http.wire.half_closed import HalfClosed
+from server.http.wire.header_deadlines import HeaderDeadlines
+from server.http.wire.send_deadlines import SendDeadlines
 
 _BAD_REQUEST: Final = b"Invalid HTTP request received."
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -3,8 +3,8 @@
 import asyncio
 from typing import cast
 
-from server.http.send_deadlines import SendDeadlines
-from tests.unit.http.test_header_deadlines import Clock
+from server.http.wire.send_deadlines import SendDeadlines
+from tests.unit.http.wire.test_header_deadlines import Clock
 
 
 class Sender:
