@@ -1,0 +1,120 @@
+"""The pages name files that there are, and their links lead somewhere."""
+
+import re
+import subprocess
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "csrc").rglob("*.md")])
+SOURCE = r"(?:py|pyi|h|cpp|cu|cuh|inc|sh|toml|md|yaml|yml|tsv|json|mjs|html|lock)"
+# Named, and no file of the checkout: llama.cpp's headers, and what a build makes.
+FOREIGN = {
+    "engine_ext/_native",
+    "cuda_runtime.h",
+    "generation_config.json",
+    "ggml.h",
+    "llama-ext.h",
+    "llama.h",
+    "openapi.json",
+    "tokenizer.json",
+}
+
+
+def files() -> set[str]:
+    """Every file of the checkout, as Git has it or would take it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+
+
+def spelled_out(name: str) -> list[str]:
+    """`a.{h,cpp}` as `a.h` and `a.cpp`."""
+    parts = re.split(r"\{([^}]*)\}", name)
+    choices = [part.split(",") if odd % 2 else [part] for odd, part in enumerate(parts)]
+    return ["".join(chosen) for chosen in product(*choices)]
+
+
+def named_paths(text: str) -> set[str]:
+    """What stands in backticks and looks like a path of ours.
+
+    It begins with a folder of the checkout, or is a bare file name with a suffix of sources.
+    """
+    quoted = re.findall(
+        r"(?<!`)`([^`\n]+)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    )
+    folders = "|".join(
+        path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "."
+    )
+    ours = re.compile(rf"(?:{folders})/[\w./*{{}},-]*|[\w*{{}},-]+\.{SOURCE}")
+    words = {word for quote in quoted for word in quote.split()}
+    return {word for word in words if ours.fullmatch(word)} - FOREIGN
+
+
+def is_there(name: str, tracked: set[str]) -> bool:
+    """As a file, a folder or a pattern of the checkout; a bare name as a file in any folder."""
+    if "/" not in name:
+        return any(Path(path).match(name) for path in tracked)
+    if "*" in name:
+        return any(Path(path).match(name) for path in tracked)
+    return name in tracked or any(path.startswith(name.rstrip("/") + "/") for path in tracked)
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them of its headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_path_that_a_page_names_is_there(page: Path) -> None:
+    tracked = files()
+    names = {one for name in named_paths(page.read_text()) for one in spelled_out(name)}
+    assert [name for name in sorted(names) if not is_there(name, tracked)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_within_the_checkout_leads_somewhere(page: Path) -> None:
+    lost = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name) if name else page
+        if not file.exists() or (anchor and anchor not in headings(file)):
+            lost.append(target)
+    assert lost == []
+
+
+def test_the_index_has_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    pages -= {"README.md"}
+    assert {page for page in pages if f"]({page})" not in index} == set()
+
+
+def test_a_path_that_is_gone_is_noticed() -> None:
+    text = (
+        "`server/nowhere.py` and `gone_file.cpp`, `csrc/base/`, `csrc/base/wakeup.{h,cpp}` `/props`"
+    )
+    names = named_paths(text)
+    assert names == {"server/nowhere.py", "gone_file.cpp", "csrc/base/", "csrc/base/wakeup.{h,cpp}"}
+    missing = {one for name in names for one in spelled_out(name) if not is_there(one, files())}
+    assert missing == {"server/nowhere.py", "gone_file.cpp"}
+
+
+def test_contributing_names_every_folder() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    roots = {"csrc", "engine_ext", "server", "tests"}
+    parts = [path.split("/") for path in files()]
+    folders = {"/".join(names[:2]) for names in parts if names[0] in roots and len(names) > 2}
+    assert len(folders) > 30
+    assert {folder for folder in folders if f"`{folder}`" not in text} == set()
