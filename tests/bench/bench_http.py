@@ -163,8 +163,8 @@ def markdown(report: dict[str, Any]) -> str:
     lines = [
         "# Decode through HTTP streaming",
         "",
-        "Our server, llama-server and llama-bench on the same libraries in one run; see the",
-        "program's docstring. Medians.",
+        "Our server, llama-server and llama-bench run on the same libraries in one run; the",
+        "program's docstring says how. Figures are medians.",
         "",
         f"    {report['command']}",
         "",
