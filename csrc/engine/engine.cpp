@@ -253,7 +253,8 @@ std::shared_ptr<ReasoningBudget> Engine::make_reasoning_budget(
   for (const std::vector<TokenId>& end : plan.ends) check_all(end);
   check_all(plan.forced);
   check_all(prompt);
-  if (plan.forced.empty()) throw std::invalid_argument("reasoning_budget: nothing ends thoughts");
+  if (plan.forced.empty())
+    throw std::invalid_argument("reasoning_budget: nothing ends the reasoning");
   auto budget = std::make_shared<ReasoningBudget>(std::move(plan), pieces_);
   for (const TokenId token : prompt) budget->accept_prompt(token);
   return budget;

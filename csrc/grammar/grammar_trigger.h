@@ -14,7 +14,7 @@ struct GrammarTrigger {
   bool inside = true;
 };
 
-// Thoughts: no trigger counts between `start` and `end`, texts in which control tokens are spelled
+// Reasoning: no trigger counts between `start` and `end`, texts in which control tokens are spelled
 // out. Empty: there are none.
 struct QuietSpan {
   std::string start;

@@ -30,8 +30,8 @@ template <typename IsEog>
 MaskedDraw draw_token(Sampler& sampler, const float* logits, TokenMask* mask,
                       ReasoningBudget* budget, std::int32_t n_vocab, IsEog&& is_eog);
 
-// Thoughts that the grammar was not told of have ended: it is told the tag that ended them, which
-// may be what it begins with. Not kNone: it does not take it, and the request ends.
+// Reasoning that the grammar was not told of has ended. The grammar is told the tag that ended it,
+// which may be what the grammar begins with. Not kNone: it refuses the tag, and the request ends.
 inline FinishReason resume_mask(TokenMask& mask, std::span<const TokenId> end_tag) {
   for (const TokenId token : end_tag) {
     const TokenMask::Verdict verdict = mask.check(token);
@@ -50,7 +50,7 @@ struct FirstDraw {
   bool is_forced = false;
 };
 
-// `mask` null: no grammar; `budget` null: no limit to thoughts. The token is -1 where the logits
+// `mask` null: no grammar; `budget` null: no limit to reasoning. The token is -1 where the logits
 // are not finite or ban everything. Drawing thread only, as all below.
 inline FirstDraw first_draw(Sampler& sampler, const float* logits, const TokenMask* mask,
                             ReasoningBudget* budget) {
@@ -74,7 +74,7 @@ MaskedDraw second_draw(Sampler& sampler, const float* logits, TokenMask* mask,
   if (verdict == TokenMask::Verdict::kFailed) return {.failure = FinishReason::kGrammarFailed};
   if (mask != nullptr && verdict == TokenMask::Verdict::kDenied) {
     if (first.is_forced) {
-      // What the budget took for thoughts is none to the grammar, a tag in a string perhaps.
+      // The grammar knows better than the budget: the tag was part of a string, perhaps.
       budget->give_up();
       return draw_token(sampler, logits, mask, budget, n_vocab, is_eog);
     }

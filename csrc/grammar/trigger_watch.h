@@ -47,8 +47,8 @@ class TriggerPlan {
   [[nodiscard]] const TokenPieces& pieces() const noexcept { return *pieces_; }
   [[nodiscard]] const std::vector<GrammarTrigger>& triggers() const noexcept { return triggers_; }
   [[nodiscard]] const QuietSpan& quiet() const noexcept { return quiet_; }
-  // A trigger that goes on as the grammar cannot is none: the text stays free. Else the request
-  // fails there.
+  // A trigger that goes on as the grammar cannot does not count: the text stays free. Else the
+  // request fails there.
   [[nodiscard]] bool may_resume() const noexcept { return may_resume_; }
   // Bitset of the tokens that can complete a trigger; null: not listed.
   [[nodiscard]] const std::vector<std::uint32_t>* completing_tokens() const noexcept {

@@ -1,4 +1,4 @@
-// How long a request's model may think. Watches the tokens for the tags around thoughts, and once
+// How long a request's model may reason. Watches the tokens for the tags around reasoning, and once
 // the budget is used up says which tokens must come: a message and the end tag.
 //
 //   kIdle --start tag--> kCounting --budget used up--> kForcing --last forced token--> kDone
@@ -22,11 +22,11 @@
 namespace unpaced {
 
 struct ReasoningBudgetPlan {
-  std::vector<std::vector<TokenId>> starts;  // each of them begins thoughts
-  std::vector<std::vector<TokenId>> ends;    // each of them ends thoughts
+  std::vector<std::vector<TokenId>> starts;  // each of them begins reasoning
+  std::vector<std::vector<TokenId>> ends;    // each of them ends reasoning
   std::vector<TokenId> forced;               // what comes when the budget is used up; not empty
   std::int32_t n_tokens = -1;                // -1: any number
-  bool suspends_mask = false;                // the request's grammar does not see thoughts
+  bool suspends_mask = false;                // the request's grammar does not see reasoning
 };
 
 class ReasoningBudget {
@@ -43,8 +43,8 @@ class ReasoningBudget {
   // It counts, but is none of those to be forced, however small the budget.
   void accept_prompt(TokenId token) noexcept;
 
-  // Any thread: the thoughts shall end with the next token. Ignored where the model is not thinking
-  // then, or is about to stop.
+  // Any thread: the reasoning shall end with the next token. This is ignored where the model is not
+  // reasoning then, or is about to stop.
   void end_reasoning() noexcept {
     // relaxed: the flag is all that is said; paired with forced().
     end_asked_.store(true, std::memory_order_relaxed);
@@ -59,7 +59,7 @@ class ReasoningBudget {
   // The token came.
   void accept(TokenId token) noexcept;
 
-  // What is to be forced cannot come: these thoughts are watched no longer.
+  // What is to be forced cannot come: this reasoning is watched no longer.
   void give_up() noexcept { state_ = State::kDone; }
 
   [[nodiscard]] State state() const noexcept { return state_; }

@@ -33,7 +33,7 @@ struct RequestSpec {
   std::shared_ptr<const std::vector<std::uint32_t>> pause_tokens;
   // What the request's grammar allows; null: it has none. Of this request alone.
   std::shared_ptr<TokenMask> mask;
-  // When its thoughts must end; null: whenever the model ends them. Of this request alone.
+  // When its reasoning must end; null: whenever the model ends it. Of this request alone.
   std::shared_ptr<ReasoningBudget> reasoning_budget;
   std::vector<float> lora_scales;    // one for each adapter that is loaded
   std::int32_t max_tokens = -1;      // -1: until EOS or the end of the context

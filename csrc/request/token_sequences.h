@@ -14,7 +14,7 @@ namespace unpaced {
 // One thread at a time. Takes its memory in the constructor.
 class TokenSequences {
  public:
-  // Empty ones are none; of equal ones the first counts.
+  // Empty ones are left out; of equal ones the first counts.
   explicit TokenSequences(std::span<const std::vector<TokenId>> sequences) {
     for (const std::vector<TokenId>& sequence : sequences) {
       if (sequence.empty()) continue;

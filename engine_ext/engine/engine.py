@@ -134,8 +134,8 @@ class Engine:
     async def stop(self, limit_s: float | None = None) -> None:
         """End every request with STOPPED, free the model. Idempotent; safe while loading.
 
-        Where the decode thread does not come to an end within `limit_s`, None: the configuration's
-        `stop_timeout_s`, it is given up: `is_lost`.
+        Where the decode thread does not come to an end within `limit_s` (None: the configuration's
+        `stop_timeout_s`), it is given up, and `is_lost` says so.
         """
         if self._stop_task is None:
             limit_s = self.config.stop_timeout_s if limit_s is None else limit_s

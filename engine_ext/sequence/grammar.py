@@ -48,8 +48,9 @@ class GrammarTrigger:
 class GrammarWait:
     """What a lazy grammar waits for; until then the text is free, and costs next to nothing.
 
-    `quiet`: texts around thoughts, in which no trigger counts; `is_quiet`: the text begins there.
-    `may_resume`: a trigger that goes on as the grammar cannot was none; else the request fails.
+    `quiet`: texts around reasoning, in which no trigger counts; `is_quiet`: the text begins there.
+    `may_resume`: a trigger that goes on as the grammar cannot does not count; else the
+    request fails.
     """
 
     triggers: tuple[GrammarTrigger, ...]

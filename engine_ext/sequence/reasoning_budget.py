@@ -1,16 +1,16 @@
-"""When a sequence's thoughts must end, in tokens."""
+"""When a sequence's reasoning must end, in tokens."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningBudget:
-    """Thoughts begin after the tokens of `start` and end with those of one of `ends`.
+    """Reasoning begins after the tokens of `start` and ends with those of one of `ends`.
 
-    After `n_tokens` of them (-1: never), or when `TokenStream.end_reasoning` asks for it, the
+    After `n_tokens` of it (-1: never), or when `TokenStream.end_reasoning` asks for it, the
     tokens of `forced` come, which hold an end. A token that ends within a UTF-8 character is waited
     for. `prompt`: the tokens at the prompt's end that count as the answer's beginning.
-    `suspends_grammar`: the grammar is not asked about thoughts, and is told the end alone.
+    `suspends_grammar`: the grammar is not asked about reasoning, and is told the end alone.
     """
 
     start: tuple[int, ...]

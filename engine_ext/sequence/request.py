@@ -37,8 +37,8 @@ class SequenceRequest:
     computed are not reused; slots with the same ones decode together.
 
     `grammar`: what the sequence must be, of `Engine.compile_grammar`; when it is complete only the
-    tokens that end the text may come. `reasoning_budget`: when its thoughts must end; None:
-    whenever the model ends them.
+    tokens that end the text may come. `reasoning_budget`: when its reasoning must end; None:
+    whenever the model ends it.
     """
 
     prompt: Sequence[int]

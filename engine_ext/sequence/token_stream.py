@@ -87,9 +87,9 @@ class TokenStream:
             self._cancel(self.request_id)
 
     def end_reasoning(self) -> None:
-        """Asks for the end of the model's thoughts, at its next token.
+        """Asks for the end of the model's reasoning, at its next token.
 
-        Nothing happens where it is not thinking then, or its request has no reasoning budget.
+        Nothing happens where it is not reasoning then, or its request has no reasoning budget.
         """
         if self._budget is not None:
             self._budget.end_reasoning()

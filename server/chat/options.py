@@ -21,7 +21,7 @@ class ChatOptions:
     `streams_prefill`: a stream begins with that part. A whole message always holds it.
 
     `reasoning_budget` is in tokens, -1: any number; `budget_message` comes where it ends the
-    thoughts. `reasoning_control`: they may be ended from outside.
+    reasoning. With `reasoning_control` it may be ended from outside.
     """
 
     variables: dict[str, Any]

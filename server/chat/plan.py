@@ -130,7 +130,7 @@ def _spacing(tags: ReasoningTags, prompt: ChatPrompt) -> tuple[str, str]:
     """The white space that the template has after its tags, and the prompt does not have yet."""
     after_start = tags.opening.removeprefix(tags.start)
     if prompt.opens_reasoning:
-        there = prompt.opening or tags.opening  # of thoughts that go on nothing is missing
+        there = prompt.opening or tags.opening  # reasoning that goes on has all of it
         after_start = after_start.removeprefix(there.removeprefix(tags.start))
     after_end = tags.closing.partition(tags.end)[2]
     return _leading_space(after_start), _leading_space(after_end)

@@ -26,9 +26,9 @@ Messages = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """`opens_reasoning`: the text ends within the model's thoughts, whose tag and beginning are
+    """`opens_reasoning`: the text ends within the model's reasoning, whose tag and beginning are
     `reasoning_begun`; `opening`: the same where the template wrote it. `ends_reasoning`: the text
-    ends with their end, and `opening` with it. `may_think`: the answer may begin with thoughts.
+    ends with its end, and `opening` with it. `may_think`: the answer may begin with reasoning.
     `content` and `reasoning`: the parts of the answer that the client wrote and the text holds."""
 
     text: str

@@ -1,12 +1,12 @@
-"""What ends a model's thoughts, by its template."""
+"""What ends a model's reasoning, by its template."""
 
 from server.chat.templates import ReasoningTags
 
 
 def reasoning_ends(source: str, tags: ReasoningTags) -> tuple[str, ...]:
-    """The texts that end thoughts, the one to be forced first.
+    """The texts that end reasoning, the one to be forced first.
 
-    Some models begin a tool call without ending their thoughts.
+    Some models begin a tool call without ending their reasoning.
     Source: llama.cpp 0c1e57098, common/chat.cpp:1085-1225, common/parsers/qwen3-coder.cpp:28,
     common/parsers/ling3.cpp:39, common/parsers/deepseek.cpp:120.
     """

@@ -1,4 +1,4 @@
-"""What may come before a constrained answer: the model's thoughts, in llguidance's Lark.
+"""What may come before a constrained answer: the model's reasoning, in llguidance's Lark.
 
 Each function's rules lead from `start` to `answer`, which the caller adds. What is allowed follows
 llama.cpp 0c1e57098, common/chat-auto-parser-generator.cpp:138, common/parsers/gpt-oss.cpp.
@@ -13,20 +13,20 @@ _SPACE: Final = "space: /\\n{0,2}/\n"
 
 
 async def after_reasoning(spell: Spelling, end: str) -> str:
-    """The prompt ends within thoughts, which must end: the answer may not."""
+    """The prompt ends within reasoning, which must end: the answer may not."""
     body = await _until(spell, end)
     return f"start: thoughts_end space answer\n{body}{_SPACE}"
 
 
 async def after_possible_reasoning(spell: Spelling, start: str, end: str) -> str:
-    """The model may think first, its tag being one token if it can: a budget counts from it."""
+    """The model may reason first. Its tag is one token if it can be: a budget counts from it."""
     body = await _until(spell, end)
     begin = await spell.of_tag(start)
     return f"start: thinking? space answer\nthinking: {begin} thoughts_end\n{body}{_SPACE}"
 
 
 async def after_harmony_reasoning(spell: Spelling, *, opened: bool, answer_header: str) -> str:
-    """gpt-oss: any number of messages on the channel of thoughts, then the answer's header."""
+    """gpt-oss: any number of messages on the channel of reasoning, then the answer's header."""
     header, turn = await spell.of("<|channel|>analysis<|message|>"), await spell.of("<|start|>")
     body = await _until(spell, "<|end|>")
     next_turn = f"{turn} {quoted('assistant')}"

@@ -26,8 +26,8 @@ _TOOL_USE: Final = "tool_use"
 
 @dataclass(frozen=True, slots=True)
 class ReasoningTags:
-    """Around a model's thoughts. `opening` and `closing`: the same with the whitespace they have
-    in a prompt."""
+    """The tags around a model's reasoning. `opening` and `closing` are the same with the
+    whitespace they have in a prompt."""
 
     start: str
     end: str

@@ -25,10 +25,10 @@ _HARMONY_PLACES: Final = ("<|channel|>commentary", "<|channel|>analysis", "<|sta
 
 
 async def unasked_calls(engine: "Engine", answer: "AnswerSyntax") -> GrammarSpec | None:
-    """The lazy grammar of an answer's calls; None where nothing marks a call or none can be made.
+    """The lazy grammar of an answer's calls; None where nothing marks a call or there can be none.
 
-    What looks like a call within thoughts is none. A schema that the compiler does not know lets
-    any arguments come. Raises: ApiError, 400 that names the tool if that one is strict.
+    What looks like a call within reasoning does not count. A schema that the compiler does not know
+    lets any arguments come. Raises: ApiError, 400 that names the tool if that one is strict.
     """
     if answer.syntax is None or not answer.syntax.trigger:
         return None

@@ -76,7 +76,7 @@ class InputTokens(BaseModel):
 
 
 class AnswerBlock(BaseModel):
-    """A piece of the model's turn: text, thoughts or a call."""
+    """A piece of the model's turn: text, reasoning or a call."""
 
     type: Literal["text", "thinking", "tool_use"]
     text: str | None = None

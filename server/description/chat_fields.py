@@ -12,7 +12,7 @@ _BUDGET: Final[Schema] = {
     "type": ["integer", "null"],
     "minimum": -1,
     "maximum": 2**31 - 1,
-    "description": "tokens that the model may think; -1: what --reasoning-budget says",
+    "description": "tokens of reasoning; -1: what --reasoning-budget says",
 }
 _OF_COMPLETIONS_ALONE: Final = frozenset({"prompt", "n_probs", "logprobs"})
 
@@ -99,7 +99,7 @@ def shared_fields() -> dict[str, Schema]:
             "properties": {"enable_thinking": {"type": ["boolean", "null"]}},
             "description": "variables of the template",
         },
-        "reasoning_effort": {"type": ["string", "null"], "description": "none: no thoughts"},
+        "reasoning_effort": {"type": ["string", "null"], "description": "none: no reasoning"},
         "reasoning_format": {"enum": [*get_args(ReasoningFormat), None]},
         "reasoning_budget_tokens": _BUDGET,
         "thinking_budget_tokens": _BUDGET,

@@ -23,14 +23,14 @@ class TextBlock(_Block):
 
 
 class ThinkingBlock(_Block):
-    """The model's thoughts of an earlier turn."""
+    """The model's reasoning of an earlier turn."""
 
     type: Literal["thinking"]
     thinking: str
 
 
 class RedactedThinkingBlock(_Block):
-    """Left out: nobody but Anthropic can read it."""
+    """It is left out: nobody but Anthropic can read it."""
 
     type: Literal["redacted_thinking"]
 
@@ -84,7 +84,7 @@ class AnthropicToolChoice(_Block):
 
 
 class Thinking(_Block):
-    """Whether the model thinks first, and for how many tokens."""
+    """Whether the model reasons first, and for how many tokens."""
 
     type: Literal["enabled", "adaptive", "disabled"]
     budget_tokens: int | None = Field(None, ge=0)
@@ -97,7 +97,7 @@ class OutputFormat(_Block):
 
 
 class OutputConfig(_Block):
-    """How hard to think, and what the answer must be."""
+    """How hard to reason, and what the answer must be."""
 
     effort: str | None = None
     format: OutputFormat | None = None

@@ -53,7 +53,7 @@ class InputCallOutput(BaseModel):
 
 
 class SummaryText(BaseModel):
-    """Thoughts."""
+    """Reasoning, as text."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -61,7 +61,7 @@ class SummaryText(BaseModel):
 
 
 class InputReasoning(BaseModel):
-    """The model's thoughts before a turn."""
+    """The model's reasoning before a turn."""
 
     type: Literal["reasoning"]
     content: list[SummaryText] | None = None

@@ -187,7 +187,7 @@ class TokenizeRequest(BaseModel):
 
 
 class TokenPiece(BaseModel):
-    """`piece`: text, or its bytes where they are none."""
+    """`piece`: text, or its bytes where they are no valid text."""
 
     id: int
     piece: str | list[int]

@@ -57,7 +57,7 @@ class Series:
     cuts: set[int] = field(default_factory=set)
 
     def pieces(self) -> Iterator[tuple[int, int]]:
-        """Terminals [first, end) of it, and parts that are none."""
+        """Its terminals [first, end), and parts that are no terminals."""
         first = 0
         while first < len(self.parts):
             end, n_chars, may_be_empty = first, 0, True

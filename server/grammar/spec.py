@@ -24,11 +24,11 @@ class GrammarSpec:
     text: str
     triggers: tuple[GrammarTrigger, ...] = ()
     quiet: tuple[str, str] = ("", "")
-    """Tags around thoughts, in which no trigger counts."""
+    """Tags around reasoning, in which no trigger counts."""
     is_quiet: bool = False
-    """The text begins within thoughts."""
+    """The text begins within reasoning."""
     may_resume: bool = False
-    """A trigger after which the grammar cannot go on was none; else the request fails there."""
+    """A trigger after which the grammar cannot go on does not count; else the request fails."""
     lead: str = ""
     """Of a JSON schema: Lark rules from `start` to `answer`, the JSON; empty: nothing precedes."""
 

@@ -40,7 +40,7 @@ def analyse(template: CompiledTemplate) -> dict[str, Any]:
     caps = probe(template)
     reasoning = _reasoning(template)
     tools = find_tool_syntax(template, caps) if caps.supports_tool_calls else None
-    if tools is not None and reasoning is not None:  # no thoughts before the calls
+    if tools is not None and reasoning is not None:  # no reasoning before the calls
         tools["section_start"] = tools["section_start"].rpartition(reasoning["end"])[2]
     return {
         "capabilities": caps.to_json(),
@@ -50,7 +50,7 @@ def analyse(template: CompiledTemplate) -> dict[str, Any]:
 
 
 def _reasoning(template: CompiledTemplate) -> dict[str, str] | None:
-    """The tags, and the exact text that stands before and after the thoughts of a message."""
+    """The tags, and the exact text that stands before and after the reasoning of a message."""
     answer = {"role": "assistant", "content": "C0NTENT", "reasoning_content": "REAS0NING"}
     trial = Trial(template, [_USER, answer], variables={"enable_thinking": True})
     before, found, after = (trial.text or "").partition("REAS0NING")

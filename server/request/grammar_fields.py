@@ -71,7 +71,7 @@ def _of_schema(schema: Any) -> GrammarSpec:
 
 
 async def read_preserved_tokens(engine: "Engine", body: "CompletionBody") -> tuple[int, ...]:
-    """`preserved_tokens` by id. Text that is not exactly one token is none, as in llama-server."""
+    """`preserved_tokens` by id; text that is not exactly one token is left out, as there."""
     ids = []
     for text in body.preserved_tokens or ():
         tokens = await engine.tokenize(text, add_special=False, parse_special=True)

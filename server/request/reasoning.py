@@ -1,4 +1,4 @@
-"""A model's thoughts in its text: the tags around them, and when they must end."""
+"""A model's reasoning in its text: the tags around it, and when it must end."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """`start` begins thoughts, each of `ends` ends them. `begun`: the end of the prompt, as far as
-    it is the answer's beginning and may have thoughts begun or ended.
+    """`start` begins reasoning, each of `ends` ends it. `begun` is the end of the prompt, as far as
+    it is the answer's beginning and may have begun or ended reasoning.
 
-    After `n_tokens` of them (-1: never) come `message` and the first of `ends`. `can_be_ended`: by
-    a request of its own while they last.
+    After `n_tokens` of reasoning (-1: never) come `message` and the first of `ends`. With
+    `can_be_ended` another request may end it while it lasts.
     """
 
     start: str
@@ -27,7 +27,7 @@ class Reasoning:
     can_be_ended: bool = False
     begun: str = ""
     is_tag_begun: bool = False
-    """`begun` begins with the tag of thoughts that it does not end, whatever its tokens are."""
+    """`begun` begins with a tag of reasoning that it does not end, whatever its tokens are."""
 
 
 def read_reasoning(body: "CompletionBody") -> Reasoning | None:
@@ -50,7 +50,7 @@ def read_reasoning(body: "CompletionBody") -> Reasoning | None:
 
 
 def read_chat_reasoning(body: "CompletionBody") -> Reasoning | None:
-    """The same for a chat whose template has no tags. Without thoughts there is nothing to end."""
+    """The same for a chat whose template has no tags. Without reasoning there is nothing to end."""
     start, ends = body.reasoning_budget_start_tag, body.reasoning_budget_end_tags
     return _reasoning(body, start, ends) if start and ends else None
 
@@ -69,7 +69,7 @@ def _reasoning(body: "CompletionBody", start: str, ends: tuple[str, ...]) -> Rea
 async def reasoning_budget(
     engine: "Engine", reasoning: Reasoning | None, *, has_lazy_grammar: bool
 ) -> ReasoningBudget | None:
-    """In tokens; None where thoughts may last as they like and nothing needs to know of them.
+    """In tokens; None where reasoning may last as it likes and nothing needs to know of it.
 
     Source: llama.cpp 0c1e57098, server-schema.cpp:384-433, sampling.cpp:274-322.
     """

@@ -14,9 +14,9 @@ routes = Routes("chat")
 
 @routes.post("/v1/chat/completions/control")
 async def control(request: Request) -> Response:
-    """End the thoughts of a completion whose request had `reasoning_control`, all choices of it.
+    """End the reasoning of a completion whose request had `reasoning_control`, in all its choices.
 
-    Success says that it runs and was told; where it is not thinking it goes on as before.
+    Success says that it runs and was told; a choice that is not reasoning goes on as before.
     Source: llama.cpp 0c1e57098, tools/server/server-context.cpp:2445 and :4931.
     """
     body = await read_object(request)

@@ -107,7 +107,7 @@ def _piece(piece: bytes) -> str | list[int]:
 
 
 def _bad_token(engine: "Engine", tokens: list[Any]) -> Exception:
-    """What is wrong with the first of `tokens` that is none."""
+    """What is wrong with the first of `tokens` that is no token."""
     for token in tokens:
         if isinstance(token, bool) or not isinstance(token, int):
             return invalid_field("tokens", f"type must be number, but is {json_type(token)}")

@@ -68,14 +68,14 @@ async def resume_stream(request: Request) -> Response:
 
 @routes.delete("/v1/stream", query=("conv_id",))
 async def drop_stream(request: Request) -> Response:
-    """204: none is kept afterwards."""
+    """204: no stream is kept afterwards."""
     _check_conversation(request)
     return Response(status_code=204)
 
 
 @routes.post("/v1/streams/lookup")
 async def lookup_streams(request: Request) -> Response:
-    """The kept streams: none."""
+    """The kept streams: there are none."""
     await read_json(request)
     return _json([])
 

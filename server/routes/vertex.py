@@ -22,7 +22,7 @@ class VertexAi:
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self | None:
         """What AIP_* ask for; None unless AIP_MODE is PREDICTION.
 
-        Raises: ValueError for a port that is none.
+        Raises: ValueError for a port that is not valid.
         """
         if environment.get("AIP_MODE") != "PREDICTION":
             return None

@@ -46,7 +46,7 @@ class CompletionBody(SamplingFields):
     reasoning_format: Annotated[str | None, Name(get_args(ReasoningFormat), "reasoning format")] = (
         None
     )
-    # When thoughts must end; a chat request's template tells the tags and the prompt's own part.
+    # When reasoning must end; a chat request's template tells the tags and the prompt's own part.
     reasoning_budget_tokens: Annotated[int | None, Whole(-1, INT32_MAX)] = None
     reasoning_budget_start_tag: Annotated[str | None, Text(4096)] = None
     reasoning_budget_end_tags: Annotated[tuple[str, ...] | None, Strings(one=True)] = None

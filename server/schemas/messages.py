@@ -115,7 +115,7 @@ def _convert_tool_choice(body: dict[str, Any], chat: dict[str, Any]) -> None:
 
 
 def _convert_thinking(body: dict[str, Any], chat: dict[str, Any]) -> None:
-    """Whether the model thinks first, and for how many tokens at most."""
+    """Whether the model reasons first, and for how many tokens at most."""
     thinking = object_of(body, "thinking")
     if not thinking:
         return

@@ -1,6 +1,6 @@
 """The `input` of OpenAI's Responses API to chat messages.
 
-Items that one assistant turn is made of (its thoughts, its text, its calls) become one message.
+Items that one assistant turn is made of (its reasoning, its text, its calls) become one message.
 Source: llama.cpp 0c1e57098, tools/server/server-chat.cpp:34.
 """
 

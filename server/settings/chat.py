@@ -66,8 +66,8 @@ class ChatSettings(OptionGroup):
         ReasoningFormat,
         Option(
             ("--reasoning-format",),
-            "none: thoughts stay in content; deepseek or auto: in reasoning_content; "
-            "deepseek-legacy: in both",
+            "none: reasoning stays in content; deepseek or auto: it goes to reasoning_content; "
+            "deepseek-legacy: to both",
             env="THINK",
             metavar="FORMAT",
         ),
@@ -86,7 +86,7 @@ class ChatSettings(OptionGroup):
         Field(ge=-1),
         Option(
             ("--reasoning-budget",),
-            "tokens of thinking; -1: any, 0: none",
+            "tokens of reasoning; -1: any, 0: none",
             env="THINK_BUDGET",
             metavar="N",
         ),
@@ -95,7 +95,7 @@ class ChatSettings(OptionGroup):
         str,
         Option(
             ("--reasoning-budget-message",),
-            "written before the end of a thought whose budget is used up",
+            "written before the end of reasoning whose budget is used up",
             env="THINK_BUDGET_MESSAGE",
             metavar="TEXT",
         ),
@@ -104,7 +104,7 @@ class ChatSettings(OptionGroup):
         bool,
         Option(
             ("--reasoning-preserve",),
-            "keep the thoughts of all earlier turns in the prompt (the default), where the "
+            "keep the reasoning of all earlier turns in the prompt (the default), where the "
             "template can",
             env="REASONING_PRESERVE",
             off_flags=("--no-reasoning-preserve",),

@@ -124,7 +124,7 @@ class ThreadSettings(OptionGroup):
         Field(ge=0),
         Option(
             ("--wake-interval-us",),
-            "tokens that come faster than this share a write to the client; 0: none does",
+            "tokens that come faster than this share a write to the client; 0: each has its own",
             metavar="N",
         ),
     ] = 1500

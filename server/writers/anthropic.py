@@ -54,7 +54,7 @@ class MessagesWriter(ChatWriter):
         return named_sse({"type": "message_start", "message": message})
 
     def token(self, event: "TokenEvent", text: str) -> bytes:
-        """One token's events; none where nothing is final yet."""
+        """One token's events; there are none where no text is final yet."""
         del event
         return self.rest(text)
 
@@ -164,7 +164,7 @@ class MessagesWriter(ChatWriter):
         }
 
     def _stop(self) -> tuple[str, str | None]:
-        """`stop_reason` and `stop_sequence`; the template's own stop strings are nobody's."""
+        """`stop_reason` and `stop_sequence`; the template's own stop strings are not named."""
         if self.finish_reason == "tool_calls":
             return "tool_use", None
         if self.finish_reason == "length":

@@ -50,7 +50,7 @@ class ChatWriter(ChoiceWriter):
         return sse(self._chunk({"role": "assistant", "content": None}))
 
     def token(self, event: "TokenEvent", text: str) -> bytes:
-        """One token's events; none where nothing is final yet."""
+        """One token's events; there are none where no text is final yet."""
         body = self.facts.body
         shows_timings = self.generation.shows_timings
         if self.facts.is_plain and not shows_timings:

@@ -120,7 +120,7 @@ class NativeWriter(ChoiceWriter):
         """The prompt's text, control tokens spelled out."""
         pieces = self.facts.pieces_special
         text = b"".join(map(pieces.__getitem__, self.prompt.tokens)).decode(errors="replace")
-        # SentencePiece tokenisers put a space in front of a text; it is none of the prompt's.
+        # SentencePiece tokenisers put a space in front of a text; it does not belong to the prompt.
         return text.removeprefix(" ") if self.facts.is_sentencepiece else text
 
     def _partial(self, text: str, tokens: list[int]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class NativeWriter(ChoiceWriter):
 
 
 def _pick(body: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
-    """The values at `paths` ("generation_settings/seed") under those names; none for a miss."""
+    """The values at `paths` ("generation_settings/seed") by those names; missing ones left out."""
     picked: dict[str, Any] = {}
     for path in paths:
         value: Any = body

@@ -89,7 +89,7 @@ class _PartItem(OutputItem):
 
 
 class ReasoningItem(_PartItem):
-    """The model's thoughts."""
+    """The model's reasoning."""
 
     word = "reasoning_text"
 

@@ -55,7 +55,7 @@ def response_object(
 
 
 def usage_object(timings: "Timings", n_reasoning: int) -> dict[str, Any]:
-    """Tokens; `n_reasoning` of those generated were thoughts."""
+    """Tokens; `n_reasoning` of those generated were reasoning."""
     return {
         "input_tokens": timings.n_prompt,
         "input_tokens_details": {"cached_tokens": timings.n_cached},
@@ -66,7 +66,7 @@ def usage_object(timings: "Timings", n_reasoning: int) -> dict[str, Any]:
 
 
 def reasoning_item(item_id: str, text: str | None, status: str) -> dict[str, Any]:
-    """The model's thoughts; None: none yet."""
+    """The model's reasoning; None: there is none yet."""
     content = [] if text is None else [reasoning_part(text)]
     return {
         "id": item_id,
@@ -79,7 +79,7 @@ def reasoning_item(item_id: str, text: str | None, status: str) -> dict[str, Any
 
 
 def message_item(item_id: str, text: str | None, status: str) -> dict[str, Any]:
-    """The answer's text; None: none yet."""
+    """The answer's text; None: there is none yet."""
     content = [] if text is None else [text_part(text)]
     return {
         "id": item_id,

@@ -62,7 +62,7 @@ class ResponsesWriter(ChatWriter):
         return b"".join(map(self._frame_of, self._begin()))
 
     def token(self, event: "TokenEvent", text: str) -> bytes:
-        """One token's events; none where nothing is final yet."""
+        """One token's events; there are none where no text is final yet."""
         del event
         deltas = self.parser.push(text)
         if any(delta.reasoning for delta in deltas):

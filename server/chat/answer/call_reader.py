@@ -27,7 +27,7 @@ class CallSink(Protocol):
 
 
 class CallReader(ABC):
-    """Reads one section of calls. Raises NotJson or EndOfText where the text is none."""
+    """Reads one section of calls. Raises NotJson or EndOfText where the text is no such section."""
 
     def __init__(
         self, syntax: ToolSyntax, tools: tuple[Tool, ...], source: TextSource, sink: CallSink

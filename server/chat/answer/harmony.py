@@ -1,6 +1,6 @@
 """Harmony, gpt-oss's answers: messages with headers, each on a channel.
 
-`<|channel|>analysis<|message|>thoughts<|end|><|start|>assistant<|channel|>final<|message|>text`;
+`<|channel|>analysis<|message|>reasoning<|end|><|start|>assistant<|channel|>final<|message|>text`;
 calls: `<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}`.
 Source: https://cookbook.openai.com/articles/openai-harmony
 """
@@ -30,7 +30,7 @@ class HarmonySink(Protocol):
         """More of the content."""
 
     def add_reasoning(self, text: str) -> None:
-        """More of the thoughts."""
+        """More of the reasoning."""
 
     def begin_call(self, name: str) -> None:
         """A call begins."""
@@ -53,7 +53,7 @@ class HarmonyReader:
         self._tools = tools
 
     def read(self, *, in_reasoning: bool) -> Reading[None]:
-        """Everything, to the end of the text. `in_reasoning`: it begins within a thought."""
+        """Everything, to the end of the text. `in_reasoning`: it begins within reasoning."""
         if in_reasoning:
             yield from self._body(is_reasoning=True)
         while (yield from self._source.peek()):

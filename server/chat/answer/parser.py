@@ -19,8 +19,8 @@ from server.values.reasoning_format import ReasoningFormat
 class AnswerSyntax:
     """What an answer may hold besides content.
 
-    `reasoning`: the tags around the model's thoughts. `opens_reasoning`: the prompt ends within
-    them; `ends_reasoning`: it has ended them, and what follows is content. `spacing`: the white
+    `reasoning`: the tags around the model's reasoning. `opens_reasoning`: the prompt ends within
+    it; `ends_reasoning`: the prompt has ended it, and what follows is content. `spacing`: the white
     space that belongs to the tags, after the first and after the second; None: all around them.
     `tools` and `syntax`: the functions that may be called, and how; `max_calls` 0: no limit.
     `harmony`: the answer has gpt-oss's channels. `..._so_far`: the message's beginning, which the
@@ -56,7 +56,7 @@ class ChatParser:
     """One answer. Feed it final text in any pieces: the deltas joined are always `message`, but for
     a beginning that the syntax keeps out of streams.
 
-    Text that only looks like a tool call ends up in the content, none of it lost.
+    Text that only looks like a tool call ends up in the content, and nothing of it is lost.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class ChatParser:
             self._deltas.append(ChatDelta(content=text))
 
     def add_reasoning(self, text: str) -> None:
-        """More of the thoughts."""
+        """More of the reasoning."""
         self._add_reasoning(text, self._syntax.reasoning_format == "deepseek-legacy")
 
     # -- reading ----------------------------------------------------------------------------------

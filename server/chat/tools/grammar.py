@@ -106,7 +106,7 @@ async def _json_rules(
 
 
 def _arguments(tool: Tool) -> dict[str, Any]:
-    """A tool's schema; arguments that it does not name are none, unless it says so."""
+    """A tool's schema; it allows no arguments that it does not name, unless it says so."""
     return {"additionalProperties": False} | tool.schema
 
 
