@@ -1,4 +1,4 @@
-// A seat for one request: its cells are what its llama.cpp sequence holds in the KV. Decode thread
+// A seat for one sequence: its cells are what its llama.cpp sequence holds in the KV. Decode thread
 // only.
 #pragma once
 
