@@ -39,7 +39,7 @@ void bind_grammar(nb::module_& m) {
           },
           "token"_a, "word"_a, "inside"_a);
 
-  nb::class_<TriggerPlan>(m, "TriggerPlan");
+  nb::class_<CompiledTriggers>(m, "CompiledTriggers");
 
   nb::class_<GrammarPart>(m, "GrammarPart")
       .def(
@@ -69,7 +69,7 @@ void bind_grammar(nb::module_& m) {
                    [](const Grammar& self) {
                      return self.memory() == nullptr ? 0 : self.memory()->n_kept();
                    })
-      .def("start", &Grammar::start, "plan"_a.none(), nb::call_guard<nb::gil_scoped_release>());
+      .def("start", &Grammar::start, "triggers"_a.none(), nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<GrammarEngine>(m, "GrammarEngine")
       .def(
@@ -82,13 +82,13 @@ void bind_grammar(nb::module_& m) {
           },
           "kind"_a, "text"_a, "parts"_a)
       .def(
-          "plan_triggers",
+          "compile_triggers",
           [](const GrammarEngine& self, std::vector<GrammarTrigger> triggers,
              const nb::bytes& quiet_start, const nb::bytes& quiet_end, bool is_quiet,
              bool may_resume, bool lists_tokens) {
             QuietSpan quiet{std::string(view(quiet_start)), std::string(view(quiet_end)), is_quiet};
             const nb::gil_scoped_release release;
-            return self.plan_triggers(std::move(triggers), std::move(quiet), may_resume,
+            return self.compile_triggers(std::move(triggers), std::move(quiet), may_resume,
                                       lists_tokens);
           },
           "triggers"_a, "quiet_start"_a, "quiet_end"_a, "is_quiet"_a, "may_resume"_a,

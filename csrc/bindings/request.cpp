@@ -177,10 +177,10 @@ void bind_request(nb::module_& m) {
           "stops"_a)
       .def(
           "add_pause_tokens",
-          [](RequestSpec& self, const TriggerPlan& plan) {
-            if (plan.completing_tokens() == nullptr) return;
+          [](RequestSpec& self, const CompiledTriggers& triggers) {
+            if (triggers.completing_tokens() == nullptr) return;
             // Without a list of its own a stop string is looked for on the host anyway.
-            auto all = std::make_shared<std::vector<std::uint32_t>>(*plan.completing_tokens());
+            auto all = std::make_shared<std::vector<std::uint32_t>>(*triggers.completing_tokens());
             if (self.pause_tokens != nullptr) {
               const std::size_t n = std::min(all->size(), self.pause_tokens->size());
               for (std::size_t i = 0; i < n; ++i) (*all)[i] |= (*self.pause_tokens)[i];
@@ -189,7 +189,7 @@ void bind_request(nb::module_& m) {
             }
             self.pause_tokens = std::move(all);
           },
-          "plan"_a)
+          "triggers"_a)
       .def(
           "add_logit_bias",
           [](RequestSpec& self, TokenId token, float bias) {

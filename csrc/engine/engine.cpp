@@ -42,7 +42,7 @@ void Engine::start() {
   llama_backend_init();
   llama_numa_init(static_cast<ggml_numa_strategy>(config_.options.numa));
   decode_thread_.start([this]() -> std::unique_ptr<Stepper> {
-    prepare_device(config_);
+    configure_device(config_);
     auto model = std::make_shared<Model>(config_, load_progress_, decode_thread_.stop_flag());
     vocabulary_ = std::make_unique<Vocabulary>(model->vocab());
     pieces_ = std::make_shared<const TokenPieces>(*vocabulary_, false);
@@ -244,7 +244,7 @@ std::shared_ptr<InfillVocabulary> Engine::make_infill_vocabulary() const {
 }
 
 std::shared_ptr<ReasoningBudget> Engine::make_reasoning_budget(
-    ReasoningBudgetPlan plan, std::span<const TokenId> prompt) const {
+    CompiledBudget plan, std::span<const TokenId> prompt) const {
   const std::int32_t n_vocab = vocabulary().n_tokens();
   const auto check_all = [&](std::span<const TokenId> tokens) {
     for (const TokenId token : tokens) check_token(token, n_vocab, "reasoning_budget");

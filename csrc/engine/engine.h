@@ -74,7 +74,7 @@ class Engine {
   // `prompt`: tokens that the answer begins with and the prompt holds. Throws
   // std::invalid_argument.
   [[nodiscard]] std::shared_ptr<ReasoningBudget> make_reasoning_budget(
-      ReasoningBudgetPlan plan, std::span<const TokenId> prompt) const;
+      CompiledBudget plan, std::span<const TokenId> prompt) const;
   // Any thread, once ready; throw SlotFileError. See slot_file.h.
   [[nodiscard]] std::size_t write_slot_file(SlotAction& action, const std::string& directory,
                                             const std::string& name) const;

@@ -40,7 +40,7 @@ std::unique_ptr<Stepper> fall_back(std::shared_ptr<Model> model, const EngineCon
 
 #ifdef UNPACED_CUDA
 
-void prepare_device(const EngineConfig& config) {
+void configure_device(const EngineConfig& config) {
   // Waits that block instead of spinning a core; ggml's waits are of this kind too then.
   cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
   int n_devices = 0;
@@ -85,7 +85,7 @@ std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const Engine
 
 #else
 
-void prepare_device(const EngineConfig& /*config*/) {}
+void configure_device(const EngineConfig& /*config*/) {}
 
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
                                       Counters& counters, DecodeLoopReport& report) {

@@ -13,7 +13,7 @@ namespace unpaced {
 
 // Before the model is loaded: settings of the CUDA runtime, and whether there is a device at all.
 // Throws std::runtime_error if a CUDA build was not told to run without one.
-void prepare_device(const EngineConfig& config);
+void configure_device(const EngineConfig& config);
 
 // Fills the report. Throws std::runtime_error if the configuration requires what cannot be had.
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,

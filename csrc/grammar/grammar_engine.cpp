@@ -132,13 +132,13 @@ LlgMatcher* Grammar::clone() const {
   return engine_->library().clone_matcher(start_);
 }
 
-std::shared_ptr<TokenMask> Grammar::start(std::shared_ptr<const TriggerPlan> plan) const {
+std::shared_ptr<TokenMask> Grammar::start(std::shared_ptr<const CompiledTriggers> triggers) const {
   auto matcher = std::make_unique<LlguidanceMatcher>(shared_from_this());
-  auto watch = plan == nullptr ? nullptr : std::make_unique<TriggerWatch>(std::move(plan));
+  auto watch = triggers == nullptr ? nullptr : std::make_unique<TriggerWatch>(std::move(triggers));
   return std::make_shared<TokenMask>(std::move(matcher), std::move(watch));
 }
 
-std::shared_ptr<const TriggerPlan> GrammarEngine::plan_triggers(
+std::shared_ptr<const CompiledTriggers> GrammarEngine::compile_triggers(
     std::vector<GrammarTrigger> triggers, QuietSpan quiet, bool may_resume,
     bool lists_tokens) const {
   for (const GrammarTrigger& trigger : triggers) {
@@ -146,8 +146,8 @@ std::shared_ptr<const TriggerPlan> GrammarEngine::plan_triggers(
       throw std::invalid_argument("a trigger is either a token or a word");
     }
   }
-  return std::make_shared<const TriggerPlan>(pieces_, std::move(triggers), std::move(quiet),
-                                             may_resume, lists_tokens);
+  return std::make_shared<const CompiledTriggers>(pieces_, std::move(triggers), std::move(quiet),
+                                                  may_resume, lists_tokens);
 }
 
 }  // namespace unpaced

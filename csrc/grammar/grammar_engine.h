@@ -47,9 +47,10 @@ class Grammar : public std::enable_shared_from_this<Grammar> {
   Grammar(const Grammar&) = delete;
   Grammar& operator=(const Grammar&) = delete;
 
-  // The grammar of one sequence, from its first token on, or from the first trigger of `plan` on;
-  // the tokens before are free.
-  [[nodiscard]] std::shared_ptr<TokenMask> start(std::shared_ptr<const TriggerPlan> plan) const;
+  // The grammar of one sequence, from its first token on, or from the first trigger of `triggers`
+  // on; the tokens before are free.
+  [[nodiscard]] std::shared_ptr<TokenMask> start(
+      std::shared_ptr<const CompiledTriggers> triggers) const;
 
   [[nodiscard]] const GrammarEngine& engine() const noexcept { return *engine_; }
   [[nodiscard]] MaskMemory* memory() const noexcept { return memory_.get(); }  // null: none
@@ -81,7 +82,7 @@ class GrammarEngine : public std::enable_shared_from_this<GrammarEngine> {
 
   // What a lazy grammar waits for. A millisecond or more with `lists_tokens`, else nothing. Throws
   // std::invalid_argument.
-  [[nodiscard]] std::shared_ptr<const TriggerPlan> plan_triggers(
+  [[nodiscard]] std::shared_ptr<const CompiledTriggers> compile_triggers(
       std::vector<GrammarTrigger> triggers, QuietSpan quiet, bool may_resume,
       bool lists_tokens) const;
 

@@ -23,9 +23,9 @@ bool WatchedText::advance(char byte) noexcept {
   return n_matched_ == text_.size();
 }
 
-TriggerPlan::TriggerPlan(std::shared_ptr<const TokenPieces> pieces,
-                         std::vector<GrammarTrigger> triggers, QuietSpan quiet, bool may_resume,
-                         bool lists_tokens)
+CompiledTriggers::CompiledTriggers(std::shared_ptr<const TokenPieces> pieces,
+                                   std::vector<GrammarTrigger> triggers, QuietSpan quiet,
+                                   bool may_resume, bool lists_tokens)
     : pieces_(std::move(pieces)),
       triggers_(std::move(triggers)),
       quiet_(std::move(quiet)),
@@ -51,12 +51,12 @@ TriggerPlan::TriggerPlan(std::shared_ptr<const TokenPieces> pieces,
   }
 }
 
-TriggerWatch::TriggerWatch(std::shared_ptr<const TriggerPlan> plan)
-    : plan_(std::move(plan)),
-      quiet_start_(plan_->quiet().start),
-      quiet_end_(plan_->quiet().end),
-      is_quiet_(plan_->quiet().is_open) {
-  for (const GrammarTrigger& trigger : plan_->triggers()) {
+TriggerWatch::TriggerWatch(std::shared_ptr<const CompiledTriggers> compiled)
+    : compiled_(std::move(compiled)),
+      quiet_start_(compiled_->quiet().start),
+      quiet_end_(compiled_->quiet().end),
+      is_quiet_(compiled_->quiet().is_open) {
+  for (const GrammarTrigger& trigger : compiled_->triggers()) {
     words_.emplace_back(trigger.word);
     n_recent_ = std::max(n_recent_, trigger.word.size());
   }
@@ -68,14 +68,14 @@ bool TriggerWatch::accept(TokenId token) noexcept {
   text_ = {};
   tokens_.clear();
   if (!is_quiet_) {
-    for (const GrammarTrigger& trigger : plan_->triggers()) {
+    for (const GrammarTrigger& trigger : compiled_->triggers()) {
       if (trigger.token != token) continue;
       if (trigger.inside) tokens_.push_back(token);
       forget();
       return true;
     }
   }
-  const std::string_view piece = plan_->pieces()[token];
+  const std::string_view piece = compiled_->pieces()[token];
   const Found found = look_through(piece);
   if (found.trigger == nullptr) {
     remember(token);
@@ -101,7 +101,7 @@ TriggerWatch::Found TriggerWatch::look_through(std::string_view piece) noexcept 
       const auto begin =
           static_cast<std::ptrdiff_t>(i + 1) - static_cast<std::ptrdiff_t>(words_[j].size());
       if (found.trigger != nullptr && begin >= found.begin) continue;
-      found = {.trigger = &plan_->triggers()[j], .begin = begin, .end = i + 1};
+      found = {.trigger = &compiled_->triggers()[j], .begin = begin, .end = i + 1};
     }
     if (found.trigger == nullptr && quiet_start_.advance(piece[i])) {
       is_quiet_ = true;
@@ -123,18 +123,18 @@ void TriggerWatch::begin_with(const Found& found, TokenId token, std::string_vie
   while (begin < 0 && n_before < recent_.size()) {
     ++n_before;
     const TokenId earlier = recent_[recent_.size() - n_before];
-    begin += static_cast<std::ptrdiff_t>(plan_->pieces()[earlier].size());
+    begin += static_cast<std::ptrdiff_t>(compiled_->pieces()[earlier].size());
   }
   tokens_.assign(recent_.end() - static_cast<std::ptrdiff_t>(n_before), recent_.end());
   tokens_.push_back(token);
   if (begin > 0) {
-    text_ = plan_->pieces()[tokens_.front()].substr(static_cast<std::size_t>(begin));
+    text_ = compiled_->pieces()[tokens_.front()].substr(static_cast<std::size_t>(begin));
     tokens_.erase(tokens_.begin());
   }
 }
 
 void TriggerWatch::remember(TokenId token) noexcept {
-  if (is_quiet_ || n_recent_ == 0 || plan_->pieces()[token].empty()) return;
+  if (is_quiet_ || n_recent_ == 0 || compiled_->pieces()[token].empty()) return;
   if (recent_.size() == n_recent_) recent_.erase(recent_.begin());
   recent_.push_back(token);
 }

@@ -33,7 +33,7 @@ class WatchedText {
 };
 
 // What sequences under one lazy grammar wait for. Constant once made: any thread.
-class TriggerPlan {
+class CompiledTriggers {
  public:
   // Words with more bytes than this together are not looked through for the tokens that complete
   // them: every token is one of those then.
@@ -41,8 +41,8 @@ class TriggerPlan {
 
   // `pieces`: control tokens spelled out. `lists_tokens`: for a loop that must be left at a
   // trigger.
-  TriggerPlan(std::shared_ptr<const TokenPieces> pieces, std::vector<GrammarTrigger> triggers,
-              QuietSpan quiet, bool may_resume, bool lists_tokens);
+  CompiledTriggers(std::shared_ptr<const TokenPieces> pieces, std::vector<GrammarTrigger> triggers,
+                   QuietSpan quiet, bool may_resume, bool lists_tokens);
 
   [[nodiscard]] const TokenPieces& pieces() const noexcept { return *pieces_; }
   [[nodiscard]] const std::vector<GrammarTrigger>& triggers() const noexcept { return triggers_; }
@@ -66,13 +66,13 @@ class TriggerPlan {
 // One sequence. One thread at a time; nothing allocates after the constructor.
 class TriggerWatch {
  public:
-  explicit TriggerWatch(std::shared_ptr<const TriggerPlan> plan);
+  explicit TriggerWatch(std::shared_ptr<const CompiledTriggers> compiled);
 
   // One more token. True: a trigger is complete, and text() and tokens() are what the grammar
   // begins with, until the next call.
   bool accept(TokenId token) noexcept;
 
-  [[nodiscard]] bool may_resume() const noexcept { return plan_->may_resume(); }
+  [[nodiscard]] bool may_resume() const noexcept { return compiled_->may_resume(); }
   [[nodiscard]] std::string_view text() const noexcept { return text_; }
   [[nodiscard]] std::span<const TokenId> tokens() const noexcept { return tokens_; }
 
@@ -88,8 +88,8 @@ class TriggerWatch {
   void remember(TokenId token) noexcept;
   void forget() noexcept;
 
-  const std::shared_ptr<const TriggerPlan> plan_;
-  std::vector<WatchedText> words_;  // of the plan's triggers; empty for those that are tokens
+  const std::shared_ptr<const CompiledTriggers> compiled_;
+  std::vector<WatchedText> words_;  // of the compiled triggers; empty for those that are tokens
   WatchedText quiet_start_;
   WatchedText quiet_end_;
   bool is_quiet_;

@@ -23,12 +23,11 @@ bool is_whole_utf8(std::string_view text) noexcept {
 
 }  // namespace
 
-ReasoningBudget::ReasoningBudget(ReasoningBudgetPlan plan,
-                                 std::shared_ptr<const TokenPieces> pieces)
-    : plan_(std::move(plan)),
+ReasoningBudget::ReasoningBudget(CompiledBudget compiled, std::shared_ptr<const TokenPieces> pieces)
+    : compiled_(std::move(compiled)),
       pieces_(std::move(pieces)),
-      starts_(plan_.starts),
-      ends_(plan_.ends),
+      starts_(compiled_.starts),
+      ends_(compiled_.ends),
       mask_((static_cast<std::size_t>(pieces_->size()) + 31) / 32, 0) {}
 
 void ReasoningBudget::accept_prompt(TokenId token) noexcept {
@@ -49,7 +48,7 @@ TokenId ReasoningBudget::forced() noexcept {
     if (state_ == State::kCounting) begin_forcing();
   }
   if (state_ != State::kForcing) return -1;
-  const TokenId token = plan_.forced[n_forced_];
+  const TokenId token = compiled_.forced[n_forced_];
   if (token != masked_token_) {
     if (masked_token_ >= 0) mask_[static_cast<std::size_t>(masked_token_) / 32] = 0;
     mask_[static_cast<std::size_t>(token) / 32] = 1U << (static_cast<std::uint32_t>(token) % 32);
@@ -71,7 +70,7 @@ void ReasoningBudget::accept(TokenId token) noexcept {
     case State::kForcing: {
       const std::int32_t end = ends_.advance(token);
       ++n_forced_;
-      if (n_forced_ < plan_.forced.size()) break;
+      if (n_forced_ < compiled_.forced.size()) break;
       state_ = State::kDone;
       end_tag_ = end;
       break;
@@ -86,7 +85,7 @@ std::span<const TokenId> ReasoningBudget::end_tag() const noexcept {
 
 void ReasoningBudget::begin_reasoning() noexcept {
   state_ = State::kCounting;
-  n_left_ = plan_.n_tokens < 0 ? std::numeric_limits<std::int32_t>::max() : plan_.n_tokens;
+  n_left_ = compiled_.n_tokens < 0 ? std::numeric_limits<std::int32_t>::max() : compiled_.n_tokens;
   ends_.reset();
   end_tag_ = -1;
   if (n_left_ == 0) begin_forcing();

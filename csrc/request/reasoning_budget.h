@@ -21,7 +21,7 @@
 
 namespace unpaced {
 
-struct ReasoningBudgetPlan {
+struct CompiledBudget {
   std::vector<std::vector<TokenId>> starts;  // each of them begins reasoning
   std::vector<std::vector<TokenId>> ends;    // each of them ends reasoning
   std::vector<TokenId> forced;               // what comes when the budget is used up; not empty
@@ -33,9 +33,9 @@ class ReasoningBudget {
  public:
   enum class State : std::uint8_t { kIdle = 0, kCounting, kForcing, kWaitingUtf8, kDone };
 
-  // Front end. `pieces`: texts of all tokens, control tokens as nothing. Every token of the plan is
-  // in [0, pieces->size()).
-  ReasoningBudget(ReasoningBudgetPlan plan, std::shared_ptr<const TokenPieces> pieces);
+  // Front end. `pieces`: texts of all tokens, control tokens as nothing. Every token of the
+  // compiled is in [0, pieces->size()).
+  ReasoningBudget(CompiledBudget compiled, std::shared_ptr<const TokenPieces> pieces);
   ReasoningBudget(const ReasoningBudget&) = delete;
   ReasoningBudget& operator=(const ReasoningBudget&) = delete;
 
@@ -65,25 +65,25 @@ class ReasoningBudget {
   [[nodiscard]] State state() const noexcept { return state_; }
   // The request's grammar is not asked, and not told, of the next token.
   [[nodiscard]] bool suspends_mask() const noexcept {
-    return plan_.suspends_mask && state_ != State::kIdle && state_ != State::kDone;
+    return compiled_.suspends_mask && state_ != State::kIdle && state_ != State::kDone;
   }
   // The end tag that led to kDone; empty where there was none.
   [[nodiscard]] std::span<const TokenId> end_tag() const noexcept;
 
-  [[nodiscard]] std::span<const TokenId> forced_tokens() const noexcept { return plan_.forced; }
+  [[nodiscard]] std::span<const TokenId> forced_tokens() const noexcept { return compiled_.forced; }
 
  private:
   void begin_reasoning() noexcept;
   void begin_forcing() noexcept;
   void count(TokenId token) noexcept;
 
-  const ReasoningBudgetPlan plan_;
+  const CompiledBudget compiled_;
   const std::shared_ptr<const TokenPieces> pieces_;
   TokenSequences starts_;
   TokenSequences ends_;
   State state_ = State::kIdle;
   std::int32_t n_left_ = 0;
-  std::size_t n_forced_ = 0;   // of plan_.forced
+  std::size_t n_forced_ = 0;   // of compiled_.forced
   std::int32_t end_tag_ = -1;  // its number among ends_
   TokenId masked_token_ = -1;  // the one that mask_ has a bit for
   std::vector<std::uint32_t> mask_;

@@ -253,26 +253,28 @@ class Engine:
         """A `submit` is about to follow: the decode thread may wake up for it."""
         self._native.expect()
 
-    async def prepare(self, sampling: SamplingParams) -> None:
+    async def compile_sampling(self, sampling: SamplingParams) -> None:
         """Compile what `submit` would otherwise have to wait for: DRY breakers in token form, the
         order of the tokens' texts for infill.
 
         Raises: ValueError, its text beginning with the field's name.
         """
-        await self._requests.prepare(sampling)
+        await self._requests.compile_sampling(sampling)
 
-    async def prepare_stop(
+    async def compile_stop(
         self,
         stop: tuple[bytes, ...],
         *,
         special: bool = False,
         preserved_tokens: tuple[int, ...] = (),
     ) -> None:
-        """As `prepare`, for a request's stop strings: milliseconds where the GPU runs the loop.
+        """As `compile_sampling`, for a request's stop strings.
+
+        It takes milliseconds where the GPU runs the loop.
 
         Raises: ValueError, its text beginning with the field's name.
         """
-        await self._requests.prepare_stop((stop, special, preserved_tokens))
+        await self._requests.compile_stop((stop, special, preserved_tokens))
 
     def _new_id(self) -> int:
         self._next_id += 1

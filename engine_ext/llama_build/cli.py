@@ -46,7 +46,7 @@ def _build(base: Path, inputs: Inputs, wheel: Wheel, n_jobs: int) -> None:
     name = f"llama.cpp {pins.LLAMA_COMMIT} (llama-cpp-python {pins.VERSION})"
     print(f"{name}, profile {inputs.profile.name}: {inputs.profile.description}", flush=True)
     require_tools()
-    source.prepare()
+    source.fetch()
     if wheel.path is None:
         say("compile", f"with {n_jobs} processes: {inputs.compiler}")
         wheel.compile(source, n_jobs)

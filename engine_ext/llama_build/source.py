@@ -29,7 +29,7 @@ class Source:
     def ready(self) -> bool:
         return self._mark.is_file() and self._mark.read_text() == _STATE.hexdigest()
 
-    def prepare(self) -> None:
+    def fetch(self) -> None:
         """Fetches and unpacks what is not there. Raises BuildError."""
         if not self.ready:
             self._unpack(self.archive())

@@ -74,14 +74,14 @@ class GrammarPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A compiled grammar, for any number of sequences. `plan`: what it waits for, if anything."""
+    """A compiled grammar, for any number of sequences. `triggers`: what it waits for, if any."""
 
     native: "_native.Grammar"
-    plan: "_native.TriggerPlan | None" = None
+    triggers: "_native.CompiledTriggers | None" = None
 
     def start(self) -> "_native.TokenMask":
         """The grammar of one new sequence, with a thread of its own that computes its masks."""
-        return self.native.start(self.plan)
+        return self.native.start(self.triggers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class GrammarCompiler:
         self._lock = asyncio.Lock()
         self.threads = GrammarThreads(limits)
         self._compiled: _Kept[tuple[GrammarKind, str], _native.Grammar] = _Kept()
-        self._plans: _Kept[GrammarWait, _native.TriggerPlan] = _Kept()
+        self._triggers: _Kept[GrammarWait, _native.CompiledTriggers] = _Kept()
 
     async def compile(
         self, kind: GrammarKind, text: str, parts: Sequence[GrammarPart] = ()
@@ -160,8 +160,10 @@ class GrammarCompiler:
         Raises: as `compile`.
         """
         engine = await self._ready()
-        plan = await self._make(self._plans, wait, lambda: _plan(engine, wait, not on_host), 0)
-        return Grammar(grammar.native, plan)
+        triggers = await self._make(
+            self._triggers, wait, lambda: _compile_triggers(engine, wait, not on_host), 0
+        )
+        return Grammar(grammar.native, triggers)
 
     async def _make(self, kept: "_Kept[K, T]", key: K, make: Callable[[], T], n_bytes: int) -> T:
         found = kept.get(key)
@@ -230,13 +232,15 @@ def native_parts(parts: Sequence[GrammarPart]) -> "list[_native.GrammarPart]":
     ]
 
 
-def _plan(
+def _compile_triggers(
     engine: "_native.GrammarEngine", wait: GrammarWait, lists_tokens: bool
-) -> "_native.TriggerPlan":
+) -> "_native.CompiledTriggers":
     from engine_ext import _native
 
     triggers = [_native.GrammarTrigger(t.token, t.word, t.inside) for t in wait.triggers]
-    return engine.plan_triggers(triggers, *wait.quiet, wait.is_quiet, wait.may_resume, lists_tokens)
+    return engine.compile_triggers(
+        triggers, *wait.quiet, wait.is_quiet, wait.may_resume, lists_tokens
+    )
 
 
 def _library_path() -> Path:

@@ -58,15 +58,15 @@ class NativeRequests:
         self._infill: _native.InfillVocabulary | None = None
         self._stops: dict[StopKey, _native.StopStrings] = {}
 
-    async def prepare(self, sampling: SamplingParams) -> None:
-        """Engine.prepare."""
+    async def compile_sampling(self, sampling: SamplingParams) -> None:
+        """Engine.compile_sampling."""
         if sampling.dry_multiplier != 0 and sampling.dry_sequence_breakers not in self._breakers:
             await asyncio.to_thread(self._dry_breakers, sampling.dry_sequence_breakers)
         if INFILL in sampling.samplers and self._infill is None:
             await asyncio.to_thread(self._infill_vocabulary)
 
-    async def prepare_stop(self, key: StopKey) -> None:
-        """Engine.prepare_stop."""
+    async def compile_stop(self, key: StopKey) -> None:
+        """Engine.compile_stop."""
         if key[0] and key not in self._stops:
             await asyncio.to_thread(self._stop_strings, key)
 
@@ -113,8 +113,8 @@ class NativeRequests:
         spec.lora_scales = list(self._start_scales() if scales is None else scales)
         if request.grammar is not None:
             spec.mask = request.grammar.start()
-            if request.grammar.plan is not None:
-                spec.add_pause_tokens(request.grammar.plan)
+            if request.grammar.triggers is not None:
+                spec.add_pause_tokens(request.grammar.triggers)
         if request.reasoning_budget is not None:
             spec.reasoning_budget = self._reasoning_budget(request.reasoning_budget)
         return spec

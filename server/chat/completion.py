@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from server.chat.plan import ChatPlan
+from server.chat.compiled_chat import CompiledChat
 from server.completion.completions import Completions
 from server.completion.response import CompletionResponse
 from server.completion.writer import ChoiceWriter
@@ -11,17 +11,17 @@ from server.completion.writer import ChoiceWriter
 
 async def run_chat(
     completions: Completions,
-    plan: ChatPlan,
+    compiled: CompiledChat,
     writer: Callable[..., ChoiceWriter],
     *,
     arrived_us: int,
 ) -> CompletionResponse:
-    """Run a plan, with this writer for every choice. Raises: ApiError."""
+    """Run a chat, with this writer for every choice. Raises: ApiError."""
     return await completions.make(
-        plan.body,
-        partial(writer, plan=plan),
+        compiled.body,
+        partial(writer, compiled=compiled),
         arrived_us=arrived_us,
-        marks=plan.syntax.marks,
-        grammar=plan.grammar,
-        reasoning=plan.reasoning,
+        marks=compiled.syntax.marks,
+        grammar=compiled.grammar,
+        reasoning=compiled.reasoning,
     )

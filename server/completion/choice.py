@@ -97,7 +97,7 @@ class Choice:
         await self.submit()
         generation, writer = self.generation, self.writer
         events = await self._read()
-        writer.prepare()
+        writer.precompute()
         while True:
             for event in events:
                 text = generation.feed(event)

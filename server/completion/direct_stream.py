@@ -31,7 +31,7 @@ class DirectStream:
         generation, writer = choice.generation, choice.writer
         frames = await choice.first_frames(progress=self._progress)
         await send(head_message())
-        writer.prepare()
+        writer.precompute()
         while not generation.is_over:
             await send(body_message(frames))
             await self._keep_up()

@@ -63,7 +63,7 @@ class MergedStream:
         try:
             frames = await choice.first_frames(progress=self._progress)
             self._add(frames)
-            writer.prepare()
+            writer.precompute()
             while not generation.is_over:
                 self._add(await choice.read_frames(progress=self._progress))
         except ApiError as error:

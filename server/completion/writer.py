@@ -82,7 +82,7 @@ class ChoiceWriter(ABC):
     def respond(cls, writers: "Sequence[Any]") -> Any:
         """The body of a response that does not stream, from its choices in order."""
 
-    def prepare(self) -> None:  # noqa: B027 - most shapes have nothing to prepare
+    def precompute(self) -> None:  # noqa: B027 - most shapes have nothing to precompute
         """Make what of the answer does not depend on its tokens; called while the engine computes
         the prompt, so that nobody waits for it."""
 

@@ -89,11 +89,11 @@ async def compile_request(
     budget = await reasoning_budget(
         engine,
         reasoning,
-        has_lazy_grammar=bool(body.grammar_lazy and compiled and compiled.plan),
+        has_lazy_grammar=bool(body.grammar_lazy and compiled and compiled.triggers),
     )
     params = _effective_params(settings, read, grammar, texts.preserved)
     stops = engine_stops(params.stop)
-    await engine.prepare_stop(stops, special=settings.special, preserved_tokens=texts.preserved)
+    await engine.compile_stop(stops, special=settings.special, preserved_tokens=texts.preserved)
     return CompiledRequest(
         body=body,
         prompts=read.prompts,

@@ -29,7 +29,7 @@ async def read_request(host: ModelHost, body: CompletionBody) -> ReadRequest:
     biases = await read_logit_bias(engine, body.logit_bias, settings.max_logit_bias)
     sampling = body.to_sampling_params(host.sampling_defaults, biases)
     try:
-        await engine.prepare(sampling)
+        await engine.compile_sampling(sampling)
     except ValueError as error:
         raise invalid(str(error)) from None
     prompts = await read_prompts(engine, body.prompt)

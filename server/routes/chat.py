@@ -23,15 +23,15 @@ routes = Routes("chat")
 async def chat_completions(request: Request) -> Response:
     """OpenAI's chat completion."""
     await import_chat()
+    from server.chat.compiled_chat import compile_chat
     from server.chat.completion import run_chat
-    from server.chat.plan import prepare_chat
     from server.writers.chat import ChatWriter
 
     completions, body = completions_of(request), await read_object(request)
     completions.admission.check_room()
-    plan = await prepare_chat(host_of(request), templates_of(request), body)
+    compiled = await compile_chat(host_of(request), templates_of(request), body)
     return await run_chat(
-        completions, plan, ChatWriter, arrived_us=record_of(request.scope).started_us
+        completions, compiled, ChatWriter, arrived_us=record_of(request.scope).started_us
     )
 
 
@@ -39,11 +39,11 @@ async def chat_completions(request: Request) -> Response:
 async def apply_template(request: Request) -> Response:
     """The prompt that a chat request would be given."""
     await import_chat()
-    from server.chat.plan import prepare_chat
+    from server.chat.compiled_chat import compile_chat
 
     host, templates = host_of(request), templates_of(request)
-    plan = await prepare_chat(host, templates, await read_object(request))
-    return Response(orjson.dumps({"prompt": plan.prompt}), media_type=JSON_TYPE)
+    compiled = await compile_chat(host, templates, await read_object(request))
+    return Response(orjson.dumps({"prompt": compiled.prompt}), media_type=JSON_TYPE)
 
 
 @routes.post("/chat/completions/input_tokens")
@@ -51,10 +51,10 @@ async def apply_template(request: Request) -> Response:
 async def input_tokens(request: Request) -> Response:
     """How many tokens a chat request's prompt has."""
     await import_chat()
-    from server.chat.plan import prepare_chat
+    from server.chat.compiled_chat import compile_chat
 
     host, templates = host_of(request), templates_of(request)
-    plan = await prepare_chat(host, templates, await read_object(request))
-    tokens = await host.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
+    compiled = await compile_chat(host, templates, await read_object(request))
+    tokens = await host.engine.tokenize_array(compiled.prompt, add_special=True, parse_special=True)
     body = {"input_tokens": len(tokens), "object": "response.input_tokens"}
     return Response(orjson.dumps(body), media_type=JSON_TYPE)

@@ -20,8 +20,8 @@ routes = Routes("anthropic")
 async def messages(request: Request) -> Response:
     """Anthropic's message, on the same path as a chat completion."""
     await import_chat()
+    from server.chat.compiled_chat import compile_chat
     from server.chat.completion import run_chat
-    from server.chat.plan import prepare_chat
     from server.schemas.messages import chat_body_of_messages
     from server.writers.anthropic import MessagesWriter
 
@@ -30,20 +30,24 @@ async def messages(request: Request) -> Response:
     completions.admission.check_room()
     host, templates = host_of(request), templates_of(request)
     # Its answers have nothing of what the client wrote.
-    plan = await prepare_chat(host, templates, chat, repeats_prefill=False)
+    compiled = await compile_chat(host, templates, chat, repeats_prefill=False)
     stops = chat.get("stop", ())
     writer = partial(MessagesWriter, stops=(stops,) if isinstance(stops, str) else stops)
-    return await run_chat(completions, plan, writer, arrived_us=record_of(request.scope).started_us)
+    return await run_chat(
+        completions, compiled, writer, arrived_us=record_of(request.scope).started_us
+    )
 
 
 @routes.post("/v1/messages/count_tokens")
 async def count_tokens(request: Request) -> Response:
     """How many tokens a message's prompt has."""
     await import_chat()
-    from server.chat.plan import prepare_chat
+    from server.chat.compiled_chat import compile_chat
     from server.schemas.messages import chat_body_of_messages
 
     host, templates = host_of(request), templates_of(request)
-    plan = await prepare_chat(host, templates, chat_body_of_messages(await read_object(request)))
-    tokens = await host.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
+    compiled = await compile_chat(
+        host, templates, chat_body_of_messages(await read_object(request))
+    )
+    tokens = await host.engine.tokenize_array(compiled.prompt, add_special=True, parse_special=True)
     return Response(orjson.dumps({"input_tokens": len(tokens)}), media_type=JSON_TYPE)

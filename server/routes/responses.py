@@ -21,8 +21,8 @@ routes = Routes("responses")
 async def responses(request: Request) -> Response:
     """OpenAI's response, on the same path as a chat completion."""
     await import_chat()
+    from server.chat.compiled_chat import compile_chat
     from server.chat.completion import run_chat
-    from server.chat.plan import prepare_chat
     from server.schemas.responses import chat_body_of_responses
     from server.writers.responses_api import ResponsesWriter
 
@@ -30,9 +30,11 @@ async def responses(request: Request) -> Response:
     body = await read_object(request)
     chat = chat_body_of_responses(body)
     completions.admission.check_room()
-    plan = await prepare_chat(host_of(request), templates_of(request), chat)
+    compiled = await compile_chat(host_of(request), templates_of(request), chat)
     writer = partial(ResponsesWriter, request=body)
-    return await run_chat(completions, plan, writer, arrived_us=record_of(request.scope).started_us)
+    return await run_chat(
+        completions, compiled, writer, arrived_us=record_of(request.scope).started_us
+    )
 
 
 @routes.post("/responses/input_tokens")
@@ -40,11 +42,13 @@ async def responses(request: Request) -> Response:
 async def input_tokens(request: Request) -> Response:
     """How many tokens a response's prompt has."""
     await import_chat()
-    from server.chat.plan import prepare_chat
+    from server.chat.compiled_chat import compile_chat
     from server.schemas.responses import chat_body_of_responses
 
     host, templates = host_of(request), templates_of(request)
-    plan = await prepare_chat(host, templates, chat_body_of_responses(await read_object(request)))
-    tokens = await host.engine.tokenize_array(plan.prompt, add_special=True, parse_special=True)
+    compiled = await compile_chat(
+        host, templates, chat_body_of_responses(await read_object(request))
+    )
+    tokens = await host.engine.tokenize_array(compiled.prompt, add_special=True, parse_special=True)
     body = {"input_tokens": len(tokens), "object": "response.input_tokens"}
     return Response(orjson.dumps(body), media_type=JSON_TYPE)

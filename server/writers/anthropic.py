@@ -12,7 +12,7 @@ import orjson
 
 from engine_ext import FrameTemplate
 from server.chat.answer.delta import ChatDelta, ToolCallDelta
-from server.chat.plan import ChatPlan
+from server.chat.compiled_chat import CompiledChat
 from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, named_sse
 from server.http.errors import ApiError, anthropic_error
@@ -37,10 +37,10 @@ class MessagesWriter(ChatWriter):
         prompt: Prompt,
         generation: SequenceText,
         *,
-        plan: ChatPlan,
+        compiled: CompiledChat,
         stops: Sequence[str],
     ) -> None:
-        super().__init__(facts, prompt, generation, plan=plan)
+        super().__init__(facts, prompt, generation, compiled=compiled)
         self._stops = stops
         self._n_blocks = 0
         self._open = ""  # what the open block is; a tool call's has its number in it

@@ -11,7 +11,7 @@ import orjson
 
 from engine_ext import FrameField, FrameTemplate
 from server.chat.answer.delta import ChatDelta, ToolCallDelta
-from server.chat.plan import ChatPlan
+from server.chat.compiled_chat import CompiledChat
 from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, sse
 from server.request.prompt import Prompt
@@ -31,11 +31,16 @@ class ChatWriter(ChoiceWriter):
     done: ClassVar[bytes] = b"data: [DONE]\n\n"
 
     def __init__(
-        self, facts: ResponseFacts, prompt: Prompt, generation: SequenceText, *, plan: ChatPlan
+        self,
+        facts: ResponseFacts,
+        prompt: Prompt,
+        generation: SequenceText,
+        *,
+        compiled: CompiledChat,
     ) -> None:
         super().__init__(facts, prompt, generation)
-        self.plan = plan
-        self.parser = plan.new_parser()
+        self.compiled = compiled
+        self.parser = compiled.new_parser()
         self._is_finished = False
         head = b'data: {"choices":[{"finish_reason":null,"index":%d,"delta":{' % generation.index
         self._content_head = head + b'"content":'

@@ -29,7 +29,7 @@ class NativeWriter(ChoiceWriter):
         self._tail = self._tail.replace(b"%%", b"%")
         self._known: tuple[dict[str, Any], str] | None = None
 
-    def prepare(self) -> None:
+    def precompute(self) -> None:
         """The settings and the prompt's text: milliseconds for a long prompt."""
         facts = self.facts
         self._known = facts.settings.to_json(facts.eog_tokens), self._shown_prompt()
@@ -91,7 +91,7 @@ class NativeWriter(ChoiceWriter):
         facts, generation = self.facts, self.generation
         timings = generation.timings
         if self._known is None:
-            self.prepare()
+            self.precompute()
         assert self._known is not None
         settings, prompt = self._known
         body: dict[str, Any] = {

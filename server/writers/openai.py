@@ -47,10 +47,10 @@ class OpenAiWriter(ChoiceWriter):
         if facts.body.echo:
             self._start_echo()
 
-    def prepare(self) -> None:
+    def precompute(self) -> None:
         """What `verbose` shows."""
         if self.facts.body.verbose:
-            self._native.prepare()
+            self._native.precompute()
 
     # -- stream ---------------------------------------------------------------------------------
 

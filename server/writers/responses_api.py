@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from server.chat.answer.delta import ChatDelta
-from server.chat.plan import ChatPlan
+from server.chat.compiled_chat import CompiledChat
 from server.completion.sequence_text import SequenceText
 from server.completion.writer import ChoiceWriter, ResponseFacts, named_sse
 from server.http.errors import ApiError
@@ -43,10 +43,10 @@ class ResponsesWriter(ChatWriter):
         prompt: Prompt,
         generation: SequenceText,
         *,
-        plan: ChatPlan,
+        compiled: CompiledChat,
         request: dict[str, Any],
     ) -> None:
-        super().__init__(facts, prompt, generation, plan=plan)
+        super().__init__(facts, prompt, generation, compiled=compiled)
         self._request = request
         self._id = "resp_" + facts.completion_id.partition("-")[2]
         self._n_events = 0

@@ -71,7 +71,7 @@ async def run_engine(number: int, model: Path, loop: Loop, n_tokens: int, n_runs
             stop = tuple(b"\x01" + piece for piece in dict.fromkeys(some) if piece)
             n_pauses = sum(any(each[1:].endswith(p) for each in stop) for p in pieces if p)
             began = time.perf_counter()
-            await engine.prepare_stop(stop)
+            await engine.compile_stop(stop)
             label = f"  {len(stop)} stops made in {(time.perf_counter() - began) * 1e3:.1f} ms"
             paused = SequenceRequest(
                 prompt=PROMPT, sampling=SAMPLED, max_tokens=n_tokens, stop=stop

@@ -55,7 +55,7 @@ async def shifted(loop: Loop, n_slots: int) -> tuple[dict[str, Shifted], int]:
     ) as engine:
         prompt = await engine.tokenize("Once upon a time there was")
         for name, request in cases(prompt).items():
-            await engine.prepare_stop(request.stop)
+            await engine.compile_stop(request.stop)
             events = await events_of(engine, request)
             tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
             last = events[-1]

@@ -318,7 +318,7 @@ async def test_logit_bias_out_of_range_is_refused() -> None:
 async def test_infill_takes_the_likely_token_or_the_end() -> None:
     async with running_engine() as engine:
         sampling = SamplingParams(samplers=("top_k", "infill"), seed=1)
-        await engine.prepare(sampling)
+        await engine.compile_sampling(sampling)
         prompt = await engine.tokenize("Once upon a")
         tokens = [
             event.token

@@ -119,7 +119,7 @@ async def test_control_tokens_are_text_where_the_request_shows_them() -> None:
                 special=special,
                 preserved_tokens=preserved,
             )
-            await engine.prepare_stop((stop,), special=special, preserved_tokens=preserved)
+            await engine.compile_stop((stop,), special=special, preserved_tokens=preserved)
             return FinishReason((await run(engine, request))[1].finish_reason)
 
         assert await reason() is FinishReason.TOKEN_LIMIT
@@ -127,7 +127,7 @@ async def test_control_tokens_are_text_where_the_request_shows_them() -> None:
         assert await reason(preserved=(control,)) is FinishReason.STOP_STRING
         assert await reason(preserved=(control + 1,)) is FinishReason.TOKEN_LIMIT
         with pytest.raises(ValueError, match="preserved_tokens"):
-            await engine.prepare_stop((stop,), preserved_tokens=(engine.model.n_vocab,))
+            await engine.compile_stop((stop,), preserved_tokens=(engine.model.n_vocab,))
 
 
 async def test_an_end_token_comes_before_a_stop_string_and_that_before_the_limit() -> None:

@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
     config.n_ctx = 1024;
     config.flash_attn = 1;
     config.warmup = false;
-    prepare_device(config);
+    configure_device(config);
     llama_backend_init();
     LoadProgress progress;
     const std::atomic<bool> stop = false;

@@ -263,10 +263,10 @@ class FakeEngine:
     def expect(self) -> None:
         pass
 
-    async def prepare(self, sampling: SamplingParams) -> None:
+    async def compile_sampling(self, sampling: SamplingParams) -> None:
         del sampling
 
-    async def prepare_stop(
+    async def compile_stop(
         self,
         stop: tuple[bytes, ...],
         *,
@@ -290,7 +290,7 @@ class FakeEngine:
 
     async def lazy_grammar(self, grammar: Grammar, wait: GrammarWait) -> Grammar:
         assert wait.triggers
-        return replace(grammar, plan=cast("_native.TriggerPlan", object()))
+        return replace(grammar, triggers=cast("_native.CompiledTriggers", object()))
 
     def are_tokens(self, items: list[Any]) -> bool:
         return all(type(item) is int and 0 <= item < N_VOCAB for item in items)

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-import server.chat.plan
+import server.chat.compiled_chat
 from engine_ext import FinishReason
 from server.chat.answer.delta import ChatDelta, ToolCallDelta
 from server.http.gate import Phase
@@ -63,7 +63,9 @@ class ScriptedParser:
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(server.chat.plan.ChatPlan, "new_parser", lambda _: ScriptedParser())
+    monkeypatch.setattr(
+        server.chat.compiled_chat.CompiledChat, "new_parser", lambda _: ScriptedParser()
+    )
     yield
 
 

@@ -44,11 +44,11 @@ class AfterDone final : public TokenMatcher {
 struct Drawing {
   explicit Drawing(bool suspends_mask, std::int32_t n_tokens = 2)
       : mask(std::make_unique<TokenMask>(std::make_unique<AfterDone>(told))),
-        budget(ReasoningBudgetPlan{.starts = {{kThink}},
-                                   .ends = {{kDone}},
-                                   .forced = {7, kDone},
-                                   .n_tokens = n_tokens,
-                                   .suspends_mask = suspends_mask},
+        budget(CompiledBudget{.starts = {{kThink}},
+                              .ends = {{kDone}},
+                              .forced = {7, kDone},
+                              .n_tokens = n_tokens,
+                              .suspends_mask = suspends_mask},
                std::make_shared<const TokenPieces>(std::vector<std::string>(kVocab, "a"))) {
     const std::vector<TokenId> prompt{0};
     sampler.reset(params, biases, nullptr, prompt);

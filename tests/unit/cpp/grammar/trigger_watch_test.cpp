@@ -13,13 +13,13 @@
 
 namespace {
 
+using unpaced::CompiledTriggers;
 using unpaced::GrammarTrigger;
 using unpaced::QuietSpan;
 using unpaced::TokenId;
 using unpaced::TokenMask;
 using unpaced::TokenMatcher;
 using unpaced::TokenPieces;
-using unpaced::TriggerPlan;
 using unpaced::TriggerWatch;
 using unpaced::WatchedText;
 using Verdict = TokenMask::Verdict;
@@ -32,11 +32,12 @@ const std::vector<std::string>& pieces() {
 enum : TokenId { kA, kB, kOpen, kCall, kClose, kCloseOpen, kMark, kHead, kTail, kThink, kEnd };
 enum : TokenId { kNothing = 11, kMerged = 12 };
 
-std::shared_ptr<const TriggerPlan> plan(std::vector<GrammarTrigger> triggers, QuietSpan quiet = {},
-                                        bool may_resume = false, bool lists = true) {
-  return std::make_shared<const TriggerPlan>(std::make_shared<const TokenPieces>(pieces()),
-                                             std::move(triggers), std::move(quiet), may_resume,
-                                             lists);
+std::shared_ptr<const CompiledTriggers> plan(std::vector<GrammarTrigger> triggers,
+                                             QuietSpan quiet = {}, bool may_resume = false,
+                                             bool lists = true) {
+  return std::make_shared<const CompiledTriggers>(std::make_shared<const TokenPieces>(pieces()),
+                                                  std::move(triggers), std::move(quiet), may_resume,
+                                                  lists);
 }
 
 const GrammarTrigger kWord{.token = -1, .word = "<call>", .inside = true};
@@ -51,7 +52,8 @@ struct Begun {
   bool operator==(const Begun&) const = default;
 };
 
-Begun run(const std::shared_ptr<const TriggerPlan>& waited, const std::vector<TokenId>& tokens) {
+Begun run(const std::shared_ptr<const CompiledTriggers>& waited,
+          const std::vector<TokenId>& tokens) {
   TriggerWatch watch(waited);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (!watch.accept(tokens[i])) continue;
@@ -167,7 +169,7 @@ class CallMatcher final : public TokenMatcher {
   std::string text_;
 };
 
-std::unique_ptr<TokenMask> mask_of(const std::shared_ptr<const TriggerPlan>& waited) {
+std::unique_ptr<TokenMask> mask_of(const std::shared_ptr<const CompiledTriggers>& waited) {
   return std::make_unique<TokenMask>(std::make_unique<CallMatcher>(),
                                      std::make_unique<TriggerWatch>(waited));
 }

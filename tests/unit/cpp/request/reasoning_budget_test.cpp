@@ -10,8 +10,8 @@
 
 namespace {
 
+using unpaced::CompiledBudget;
 using unpaced::ReasoningBudget;
-using unpaced::ReasoningBudgetPlan;
 using unpaced::TokenId;
 using unpaced::TokenPieces;
 using unpaced::TokenSequences;
@@ -37,7 +37,7 @@ std::shared_ptr<const TokenPieces> pieces() {
   return std::make_shared<const TokenPieces>(texts);
 }
 
-ReasoningBudgetPlan plan(std::int32_t n_tokens, const Tokens& message = {}) {
+CompiledBudget plan(std::int32_t n_tokens, const Tokens& message = {}) {
   Tokens forced = message;
   forced.insert(forced.end(), kEnd.begin(), kEnd.end());
   return {.starts = {kStart}, .ends = {kEnd, kOtherEnd}, .forced = forced, .n_tokens = n_tokens};
@@ -193,7 +193,7 @@ TEST(another_thread_may_ask) {
 }
 
 TEST(a_grammar_that_does_not_see_thoughts_is_suspended_during_them) {
-  ReasoningBudgetPlan suspending = plan(2);
+  CompiledBudget suspending = plan(2);
   suspending.suspends_mask = true;
   ReasoningBudget budget(suspending, pieces());
   accept(budget, {5});

@@ -39,7 +39,7 @@ _ALPHABET: Final = string.ascii_letters + string.digits
 
 
 @dataclass(frozen=True, slots=True)
-class ChatPlan:
+class CompiledChat:
     """A chat request, ready to run. `body` holds the rendered prompt and all native fields."""
 
     prompt: str
@@ -53,13 +53,13 @@ class ChatPlan:
         return ChatParser(self.syntax, _new_call_id)
 
 
-async def prepare_chat(
+async def compile_chat(
     host: "ModelHost",
     templates: ChatTemplates,
     body: dict[str, Any],
     *,
     repeats_prefill: bool = True,
-) -> ChatPlan:
+) -> CompiledChat:
     """Check a chat body and render its prompt. Raises: ApiError (400).
 
     `repeats_prefill`: the answer's message begins with what the client wrote of it.
@@ -84,7 +84,7 @@ async def prepare_chat(
     elif prompt.opening and options.reasoning_format == "none":
         syntax = replace(syntax, content_so_far=prompt.opening)
     may_think = prompt.may_think and options.reasoning_format != "none"
-    return ChatPlan(
+    return CompiledChat(
         prompt=prompt.text,
         body=native,
         syntax=syntax,
