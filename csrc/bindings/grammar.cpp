@@ -89,7 +89,7 @@ void bind_grammar(nb::module_& m) {
             QuietSpan quiet{std::string(view(quiet_start)), std::string(view(quiet_end)), is_quiet};
             const nb::gil_scoped_release release;
             return self.compile_triggers(std::move(triggers), std::move(quiet), may_resume,
-                                      lists_tokens);
+                                         lists_tokens);
           },
           "triggers"_a, "quiet_start"_a, "quiet_end"_a, "is_quiet"_a, "may_resume"_a,
           "lists_tokens"_a);
