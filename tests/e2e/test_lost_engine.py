@@ -52,7 +52,7 @@ def hung_server(*arguments: str) -> Iterator[HungServer]:
 def read(connection: socket.socket, *, until: bytes = b"\0") -> bytes:
     """What comes until then, or until the end."""
     text = b""
-    while until not in text and (data := connection.recv(65536)):
+    while until not in text and (data := connection.recv(4096)):
         text += data
     return text
 
