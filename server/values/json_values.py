@@ -4,7 +4,7 @@ Each class is pydantic metadata: `Annotated[int | None, Whole(0, 10)]`. A JSON n
 as in llama-server. "Hard" limits answer 400, "soft" ones clamp.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,14 +39,23 @@ def wrong_type(wanted: str, value: object) -> PydanticCustomError:
     return fault(f"type must be {wanted}, but is {json_type(value)}")
 
 
-def _schema(check: Callable[[Any], Any]) -> CoreSchema:
-    return core_schema.no_info_plain_validator_function(
-        lambda value: None if value is None else check(value)
-    )
+class _Checked(ABC):
+    """What pydantic asks of each check: null stays null, anything else goes through `check`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def check(self, value: object) -> Any:
+        """The value as the server has it. Raises: PydanticCustomError."""
+
+    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            lambda value: None if value is None else self.check(value)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(_Checked):
     """An integer. A float without fraction counts as one: some clients have no integers."""
 
     low: int | None = None
@@ -72,9 +81,6 @@ class Whole:
             raise fault(f"Value must be between {low} <= value <= {high}, but got {value}")
         return value
 
-    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(self.check)
-
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -84,7 +90,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Real:
+class Real(_Checked):
     """A finite number that fits a 32-bit float."""
 
     low: float | None = None
@@ -104,9 +110,6 @@ class Real:
             raise fault(f"Value must be between {low} <= value <= {high}, but got {number}")
         return max(low, min(high, number))
 
-    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(self.check)
-
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -115,7 +118,7 @@ class Real:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(_Checked):
     """A boolean."""
 
     def check(self, value: object) -> bool:
@@ -124,9 +127,6 @@ class Switch:
             raise wrong_type("boolean", value)
         return value
 
-    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(self.check)
-
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -134,7 +134,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(_Checked):
     """A string."""
 
     n_chars_max: int = 2**20
@@ -147,9 +147,6 @@ class Text:
             raise fault(f"at most {self.n_chars_max} characters, but got {len(value)}")
         return value
 
-    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(self.check)
-
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -157,7 +154,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(_Checked):
     """One of several strings. `what` says what they name."""
 
     names: tuple[str, ...]
@@ -171,9 +168,6 @@ class Name:
             raise fault(f"Unknown {self.what}: {value}")
         return value
 
-    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(self.check)
-
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -181,7 +175,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Strings:
+class Strings(_Checked):
     """A list of strings, or with `one` also a single string; bounded."""
 
     one: bool = False
@@ -204,9 +198,6 @@ class Strings:
             raise fault(f"at most {self.n_max} strings, but got {len(value)}")
         return tuple(item for item in value if item or self.keeps_empty)
 
-    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(self.check)
-
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, __: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -215,7 +206,7 @@ class Strings:
 
 
 @dataclass(frozen=True, slots=True)
-class Only:
+class Only(_Checked):
     """A field we know and cannot honour: accepted with one of the values that mean "off"."""
 
     allowed: tuple[object, ...]
@@ -227,9 +218,6 @@ class Only:
             if value == allowed and isinstance(value, bool) == isinstance(allowed, bool):
                 return value
         raise fault(self.reason)
-
-    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
-        return _schema(self.check)
 
     def __get_pydantic_json_schema__(
         self, _: CoreSchema, __: GetJsonSchemaHandler

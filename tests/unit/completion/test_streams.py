@@ -303,35 +303,26 @@ async def test_the_lists_end_before_a_stop_string_and_hold_an_unfinished_charact
     assert "".join(choice["logprobs"]["tokens"]) == choice["text"] == "a\ufffd"
 
 
-async def test_probabilities_after_sampling_are_logarithms_in_openais_lists() -> None:
+async def echo_after_sampling(**asked: int) -> Any:
+    """`logprobs` of a prompt's second token and one drawn with the probability 0.5."""
     engine = FakeEngine()
-    body = {
-        "prompt": [97, 98], "echo": True, "max_tokens": 1, "logprobs": 1,
-        "post_sampling_probs": True,
-    }  # fmt: skip
-    request = post(make_app(engine), "/v1/completions", body)
+    body = {"prompt": [97, 98], "echo": True, "max_tokens": 1, "post_sampling_probs": True}
+    request = post(make_app(engine), "/v1/completions", body | asked)
     sequence = await engine.submitted()
     sequence.start()
     sequence.prompt_logprob(98, -2.0, [(99, -1.0)])
     sequence.tokens(b"c", logprob=0.5)
     sequence.finish()
-    logprobs = (await request.done()).json["choices"][0]["logprobs"]
+    return (await request.done()).json["choices"][0]["logprobs"]
+
+
+async def test_probabilities_after_sampling_are_logarithms_in_openais_lists() -> None:
+    logprobs = await echo_after_sampling(logprobs=1)
     assert logprobs["token_logprobs"] == [None, -2.0, math.log(0.5)]
 
 
 async def test_a_prompts_native_entries_are_logprobs_whatever_is_drawn() -> None:
-    engine = FakeEngine()
-    body = {
-        "prompt": [97, 98], "echo": True, "max_tokens": 1, "n_probs": 1,
-        "post_sampling_probs": True,
-    }  # fmt: skip
-    request = post(make_app(engine), "/v1/completions", body)
-    sequence = await engine.submitted()
-    sequence.start()
-    sequence.prompt_logprob(98, -2.0, [(99, -1.0)])
-    sequence.tokens(b"c", logprob=0.5)
-    sequence.finish()
-    _, second, drawn = (await request.done()).json["choices"][0]["logprobs"]["content"]
+    _, second, drawn = (await echo_after_sampling(n_probs=1))["content"]
     assert (second["logprob"], second["top_logprobs"][0]["logprob"]) == (-2.0, -1.0)
     assert drawn["prob"] == 0.5
 
