@@ -63,7 +63,7 @@ def test_a_repository_is_downloaded_served_and_then_needs_no_network(
         assert f"sha256 {hub.sha256('demo-Q8_0.gguf')}" in log
         assert "secret" not in log
         assert server.client.get("/models").json()["data"][0]["id"] == "user/repo"
-        assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
+        assert server.complete(prompt="x", n_predict=2, ignore_eos=True)["tokens_predicted"] == 2
     assert "Bearer secret" in hub.keys
     n_downloads = len(hub.ranges)
     with serving(*flags, env=env) as server:
@@ -98,7 +98,7 @@ def test_a_split_model_comes_whole(env: dict[str, str], hub: Hub, tmp_path: Path
     split_model(folder)
     hub.files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     with serving("-hf", "user/repo", "-c", "64", env=env) as server:
-        assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
+        assert server.complete(prompt="x", n_predict=2, ignore_eos=True)["tokens_predicted"] == 2
     assert len(hub.ranges) == 3
 
 
@@ -180,7 +180,7 @@ def test_a_url_is_downloaded_and_resumed(hub: Hub, env: dict[str, str], tmp_path
     flags = ("-mu", url, "-c", "64", "--hf-token", "secret")
     with serving(*flags, env=env | {"LLAMA_CACHE": str(tmp_path)}) as server:
         assert f"sha256 {hub.sha256('demo-Q8_0.gguf')}" in server.log.read_text()
-        assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
+        assert server.complete(prompt="x", n_predict=2, ignore_eos=True)["tokens_predicted"] == 2
     assert hub.ranges == [None, "bytes=1000000-"]
     assert hub.keys == {None}  # the token is for Hugging Face only
     assert (tmp_path / "demo-Q8_0.gguf").read_bytes() == DEMO

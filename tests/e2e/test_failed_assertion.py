@@ -29,7 +29,7 @@ def test_an_assertion_that_fails_is_told_and_ends_the_process(
     switch = tmp_path / "wrong"
     env = wrong_tokens_environment(library, switch, 2)
     with serving("-t", n_threads, "-np", "2", "--stop-timeout", "3", env=env) as server:
-        assert server.complete(prompt="Hello", n_predict=4)["tokens_predicted"] == 4
+        assert server.complete(prompt="x", n_predict=4, ignore_eos=True)["tokens_predicted"] == 4
         with server.open_request(
             "/completion", prompt="Once upon a time", n_predict=-1, ignore_eos=True, stream=True
         ) as stream:

@@ -69,7 +69,8 @@ def test_requests_while_it_falls_asleep_and_wakes_are_all_answered() -> None:
                     assert connection.recv(64).startswith(b"HTTP/1.1 200")
             # Right when the timer fires.
             time.sleep(0.97)
-            assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
+            answer = server.complete(prompt="x", n_predict=2, ignore_eos=True)
+            assert answer["tokens_predicted"] == 2
 
 
 def test_a_model_that_is_gone_is_said_and_can_come_back(tmp_path: Path) -> None:
@@ -84,4 +85,4 @@ def test_a_model_that_is_gone_is_said_and_can_come_back(tmp_path: Path) -> None:
         assert response.status_code == 503
         assert "no such file" in response.json()["error"]["message"]
         (tmp_path / "away.gguf").rename(model)
-        assert server.complete(prompt="x", n_predict=2)["tokens_predicted"] == 2
+        assert server.complete(prompt="x", n_predict=2, ignore_eos=True)["tokens_predicted"] == 2

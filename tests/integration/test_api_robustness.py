@@ -121,7 +121,9 @@ def test_a_prompt_longer_than_the_context(server: Server) -> None:
     n_ctx = server.client.get("/props").json()["default_generation_settings"]["n_ctx"]
     token = server.post("/tokenize", {"content": PROMPT}).json()["tokens"][0]
     for n in (n_ctx - 2, n_ctx - 1, n_ctx, n_ctx + 1, 10 * n_ctx):
-        response = server.post("/completion", {"prompt": [token] * n, "n_predict": 5})
+        response = server.post(
+            "/completion", {"prompt": [token] * n, "n_predict": 5, "ignore_eos": True}
+        )
         if n < n_ctx:
             assert response.status_code == 200
             assert response.json()["stop_type"] == "limit"

@@ -149,7 +149,7 @@ def test_cancel_under_a_grammar_frees_the_slot(server: Server) -> None:
     with server.open_request("/completion", **body) as connection:
         connection.shutdown(socket.SHUT_RDWR)
     server.until(lambda: server.metric("llamacpp:requests_processing") == 0)
-    assert server.complete(prompt=PROMPT, n_predict=3)["tokens_predicted"] == 3
+    assert server.complete(prompt=PROMPT, n_predict=3, ignore_eos=True)["tokens_predicted"] == 3
 
 
 def test_lazy_grammar(server: Server) -> None:
@@ -254,7 +254,7 @@ def test_heavy_grammars_end_and_do_not_stop_others(server: Server) -> None:
         seconds = time.monotonic() - started
         assert response.status_code in (200, 400), (name, response.text[:200])
         assert seconds < patience(15), (name, seconds)
-        assert server.complete(prompt=PROMPT, n_predict=2)["tokens_predicted"] == 2
+        assert server.complete(prompt=PROMPT, n_predict=2, ignore_eos=True)["tokens_predicted"] == 2
 
 
 def test_default_grammar_of_the_command_line() -> None:
