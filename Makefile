@@ -5,7 +5,9 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PYTHON ?= python3
-PROFILE ?= cpu
+# auto: cuda where there is an NVIDIA card, else cpu; docs/build-profiles.md has all of them.
+PROFILE ?= auto
+CUDA_ARCHS ?=
 ARGS ?=
 PYTEST_ARGS ?=
 
@@ -30,6 +32,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 ifneq ($(shell command -v ccache),)
 export CMAKE_C_COMPILER_LAUNCHER := ccache
 export CMAKE_CXX_COMPILER_LAUNCHER := ccache
+export CMAKE_CUDA_COMPILER_LAUNCHER := ccache
 endif
 # Nothing from an activated environment or a user's site-packages may leak into the build.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -38,10 +41,10 @@ export PYTHONNOUSERSITE := 1
 .PHONY: help serve build test test-begin test-clients lint format lock clean cpp-tests FORCE
 
 help:  ## This list
-	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=cpu]"
+	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=auto]"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
 	  printf '%-14s %s\n' "  $$name" "$$text"; done
-	@echo "Profiles: $(sort $(patsubst engine_ext/profiles/%.toml,%,$(wildcard engine_ext/profiles/*.toml)))"
+	@echo "Profiles: auto $(sort $(patsubst engine_ext/profiles/%.toml,%,$(wildcard engine_ext/profiles/*.toml)))"
 
 serve: build  ## Build if needed, then serve the demo model on 127.0.0.1:8080; ARGS="-m x.gguf --port 9000"
 	@exec $(VENV)/bin/unpaced serve $(ARGS)
@@ -107,14 +110,14 @@ $(STAMPS)/venv: requirements.lock requirements-build.lock
 # and touches the stamp only when it installs another one.
 $(STAMPS)/llama: $(STAMPS)/venv FORCE
 	@mkdir -p "$$TMPDIR"
-	@$(PY) engine_ext/build_llama.py --profile $(PROFILE) --jobs $(JOBS) --install --stamp $@
+	@$(PY) engine_ext/build_llama.py --profile $(PROFILE) --cuda-archs "$(CUDA_ARCHS)" --jobs $(JOBS) --install --stamp $@
 
 # Redirect-editable: Python files are used where they lie, the native module goes to site-packages.
-CUDA := $(if $(findstring cuda,$(PROFILE)),ON,OFF)
+# What the build of llama.cpp has of CUDA stands in .build/extension.cmake.
 $(STAMPS)/extension: $(STAMPS)/llama pyproject.toml $(shell find csrc -type f)
 	@$(STEP) .build/logs/extension.log "Native engine: csrc (about a minute, seconds after a change)" \
 	  $(PY) -m pip install --verbose --no-deps --no-index --no-build-isolation --editable . \
-	  --config-settings=cmake.define.UNPACED_CUDA=$(CUDA)
+	  --config-settings=cmake.args="-C$(CURDIR)/.build/extension.cmake"
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/extension requirements-dev.lock

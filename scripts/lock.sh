@@ -7,6 +7,8 @@ compile() {
     --custom-compile-command "make lock" --no-emit-package llama-cpp-python "$@"
 }
 compile --group build -o requirements-build.lock
+compile --group cuda --no-emit-package cuda-toolkit -o requirements-cuda.lock
+compile --group cuda-build --no-emit-package cuda-toolkit -c requirements-cuda.lock -o requirements-cuda-build.lock
 compile pyproject.toml -o requirements.lock
 compile pyproject.toml --extra test --extra lint --group build \
   -c requirements.lock -c requirements-build.lock -o requirements-dev.lock

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import pins
+from .choice import AUTO, Choice, choose
 from .errors import BuildError
+from .extension import write_extension_cache
 from .inputs import Inputs
-from .profile import Profile
 from .source import Source
 from .step import relative, say
+from .toolkit import Toolkit, find_toolkit
 from .wheel import Wheel, require_tools
 
 
@@ -24,7 +26,11 @@ def main() -> int:
     base: Path = options.build_dir.resolve()
     try:
         with _exclusive(base):
-            inputs = Inputs.collect(Profile.load(options.profile))
+            choice = choose(options.profile, options.cuda_archs)
+            if choice.line:
+                print(choice.line, flush=True)
+            inputs = Inputs.collect(choice, _toolkit(base, choice))
+            write_extension_cache(base / "extension.cmake", inputs)
             wheel = Wheel(base, inputs)
             _build(base, inputs, wheel, options.jobs)
             installed = options.install and wheel.install()
@@ -53,6 +59,12 @@ def _build(base: Path, inputs: Inputs, wheel: Wheel, n_jobs: int) -> None:
     say("done", f"in {time.monotonic() - start:.0f} s")
 
 
+def _toolkit(base: Path, choice: Choice) -> Toolkit | None:
+    if not choice.profile.is_cuda:
+        return None
+    return find_toolkit(base, is_portable=choice.profile.is_portable, driver=choice.driver)
+
+
 def _parse() -> argparse.Namespace:
     root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(
@@ -60,7 +72,16 @@ def _parse() -> argparse.Namespace:
         description=f"Builds llama-cpp-python {pins.VERSION} for Unpaced and prints the wheel's "
         "path. A second call with equal inputs finds the wheel.",
     )
-    parser.add_argument("--profile", default="cpu", help="a file in engine_ext/profiles (cpu)")
+    parser.add_argument(
+        "--profile",
+        default=AUTO,
+        help="a file in engine_ext/profiles, or auto: cuda where there is an NVIDIA card, else cpu",
+    )
+    parser.add_argument(
+        "--cuda-archs",
+        default="",
+        help="cards to compile for instead: CMAKE_CUDA_ARCHITECTURES, such as 86-real;89-real",
+    )
     parser.add_argument("--build-dir", type=Path, default=root / ".build", help="(.build)")
     n_cores = len(os.sched_getaffinity(0))
     parser.add_argument("--jobs", type=int, default=n_cores, help="parallel compiler processes")

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from . import pins
+from .choice import Choice
 from .errors import BuildError
 from .profile import Profile
+from .toolkit import Toolkit
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,20 @@ class Inputs:
     defines: dict[str, str]
     compiler: str  # first line of `c++ --version`
     cpu: str  # the processor's features if the profile compiles for them, else ""
+    toolkit: Toolkit | None  # CUDA's, for a profile that needs one
 
     @classmethod
-    def collect(cls, profile: Profile) -> "Inputs":
+    def collect(cls, choice: Choice, toolkit: Toolkit | None) -> "Inputs":
         """Raises BuildError without a C++ compiler."""
-        defines = pins.COMMON_DEFINES | profile.defines
-        cpu = _cpu_features() if defines.get("GGML_NATIVE") == "ON" else ""
-        return cls(profile, defines, _compiler_version(), cpu)
+        defines = pins.COMMON_DEFINES | choice.profile.defines
+        if toolkit is not None:
+            defines |= pins.CUDA_DEFINES
+            defines |= {
+                "CMAKE_CUDA_ARCHITECTURES": choice.architectures,
+                "UNPACED_RUN_PATH": f"$ORIGIN;{toolkit.run_path(2)}",
+            }
+        cpu = "" if choice.profile.is_portable else _cpu_features()
+        return cls(choice.profile, defines, _compiler_version(), cpu, toolkit)
 
     @property
     def digest(self) -> str:
@@ -46,6 +55,7 @@ class Inputs:
             self.defines,
             self.compiler,
             self.cpu,
+            self.toolkit.identity if self.toolkit else "",
         )
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -59,6 +69,7 @@ class Inputs:
             "llama_cpp_commit": pins.LLAMA_COMMIT,
             "sdist_sha256": pins.SDIST_SHA256,
             "compiler": self.compiler,
+            "cuda": self.toolkit.version if self.toolkit else "",
             "cmake_defines": self.defines,
             "inputs": self.digest,
         }

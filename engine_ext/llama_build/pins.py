@@ -19,7 +19,13 @@ COMMON_DEFINES: dict[str, str] = {
     "LLAMA_BUILD_TESTS": "OFF",
     "LLAMA_BUILD_EXAMPLES": "OFF",
     "LLAMA_BUILD_SERVER": "OFF",
+    "UNPACED_RUN_PATH": "$ORIGIN",  # where the libraries look for each other, see PATCHES
     "GGML_CCACHE": "OFF",  # we set the compiler launcher ourselves, for all targets
+}
+
+CUDA_DEFINES: dict[str, str] = {
+    # A function of the driver that cuda_driver.c lacks ends the build, not a server's start.
+    "CMAKE_SHARED_LINKER_FLAGS": "-Wl,-z,defs",
 }
 
 # llama.cpp's own install rules would add a second copy of everything.
@@ -33,6 +39,12 @@ NOT_UNPACKED = (
 
 # (file, pattern, replacement); each pattern must match exactly once.
 PATCHES: tuple[tuple[str, str, str], ...] = (
+    # CUDA's libraries are found where its packages, or the system's toolkit, have them.
+    (
+        "CMakeLists.txt",
+        r'(        else\(\)\n.*\n                INSTALL_RPATH ")\$ORIGIN"',
+        r'\1${UNPACED_RUN_PATH}"',
+    ),
     # llama-common is not shipped: its C++ interface is unstable, and it doubles the build time.
     ("CMakeLists.txt", r"LLAMA_BUILD_COMMON ON CACHE", "LLAMA_BUILD_COMMON OFF CACHE"),
     # This rule installs into the source tree, where the next profile's wheel would pick it up.

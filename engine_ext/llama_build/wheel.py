@@ -69,10 +69,12 @@ class Wheel:
         return True
 
     def _defines(self) -> dict[str, str]:
-        if (ccache := shutil.which("ccache")) is None:
-            return self._inputs.defines
-        launchers = {f"CMAKE_{language}_COMPILER_LAUNCHER": ccache for language in ("C", "CXX")}
-        return self._inputs.defines | launchers
+        toolkit = self._inputs.toolkit
+        here = toolkit.defines() if toolkit else {}
+        if ccache := shutil.which("ccache"):
+            languages = ("C", "CXX", "CUDA") if toolkit else ("C", "CXX")
+            here |= {f"CMAKE_{language}_COMPILER_LAUNCHER": ccache for language in languages}
+        return self._inputs.defines | here
 
     def _environment(self, n_jobs: int) -> dict[str, str]:
         tools = str(Path(sys.executable).parent)
