@@ -1,27 +1,35 @@
 #!/bin/sh
-# step.sh LOG TITLE COMMAND...: one line for the user, and ninja's [n/m] as it grows; everything to LOG, the end of it
-# after a failure.
+# step.sh LOG TITLE COMMAND...: one line for the user, and how far ninja's [n/m] is, with a forecast; everything to LOG,
+# the end of it after a failure.
 log=$1 title=$2
 shift 2
+every=${STEP_EVERY_S:-30} # seconds between lines where there is no terminal; there one is rewritten
 
-# Copies the command's lines; of those that begin with [n/m] the user sees each tenth, or all in one place on a terminal.
+# Copies the command's lines and tells of those that begin with [n/m].
 follow() {
-  shown=0
+  begin=$(date +%s) told=$begin shown=
   while IFS= read -r line || [ -n "$line" ]; do
     printf '%s\n' "$line"
     case $line in *\[[0-9]*/[0-9]*\]*) ;; *) continue ;; esac
     of=${line%%]*} && of=${of##*\[} && n=${of%/*} m=${of#*/}
     case $n$m in *[!0-9]*) continue ;; esac
-    [ "$m" -gt 0 ] || continue
-    percent=$((100 * n / m))
-    if [ -t 3 ]; then
-      printf '\r  [%s] %s %%' "$of" "$percent" >&3
-    elif [ $((percent / 10)) -gt "$shown" ]; then
-      printf '  [%s] %s %%\n' "$of" "$percent" >&3
+    [ "$n" -gt 0 ] && [ "$m" -gt 0 ] || continue
+    now=$(date +%s)
+    [ -t 3 ] || [ $((now - told)) -ge "$every" ] || continue
+    told=$now left=$(((now - begin) * (m - n) / n)) text="[$of] $((100 * n / m)) %"
+    if [ "$left" -ge 90 ]; then
+      text="$text, about $(((left + 30) / 60)) min left"
+    elif [ "$n" -lt "$m" ] && [ "$now" -gt "$begin" ]; then
+      text="$text, about $left s left"
     fi
-    shown=$((percent / 10))
+    if [ -t 3 ]; then
+      printf '\r\033[K  %s' "$text" >&3
+    else
+      printf '  %s\n' "$text" >&3
+    fi
+    shown=yes
   done
-  [ "$shown" = 0 ] || [ ! -t 3 ] || printf '\n' >&3
+  [ -z "$shown" ] || [ ! -t 3 ] || printf '\n' >&3
 }
 
 mkdir -p "$(dirname "$log")"

@@ -1,13 +1,12 @@
 """Runs one command of the build: everything to a log, only progress to the user."""
 
 import os
-import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from .errors import BuildError
+from .progress import Display
 
 
 def say(step: str, text: str) -> None:
@@ -20,8 +19,19 @@ def relative(path: Path) -> str:
     return os.path.relpath(path)
 
 
-def run(command: list[str], *, what: str, cwd: Path, log: Path, env: Mapping[str, str]) -> None:
-    """Raises BuildError with the end of the log if the command fails; `what` ends "Failed ..."."""
+def run(
+    command: list[str],
+    *,
+    what: str,
+    cwd: Path,
+    log: Path,
+    env: Mapping[str, str],
+    build_file: Path | None = None,
+) -> None:
+    """Raises BuildError with the end of the log if the command fails; `what` ends "Failed ...".
+
+    `build_file` is ninja's, where the command runs it: the forecast knows all files from there.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
         log.open("w") as lines,
@@ -34,36 +44,12 @@ def run(command: list[str], *, what: str, cwd: Path, log: Path, env: Mapping[str
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         ) as job,
+        Display("compile", build_file) as display,
     ):
         assert job.stdout is not None
-        progress = _Progress()
         for line in job.stdout:
             lines.write(line)
-            progress.feed(line)
-        progress.close()
+            display.feed(line)
     if job.returncode != 0:
         tail = "".join(f"    {line}\n" for line in log.read_text().splitlines()[-15:])
         raise BuildError(f"{tail}Failed {what} (exit {job.returncode}). Whole log: {relative(log)}")
-
-
-class _Progress:
-    """ninja's `[n/m]`: rewritten in place on a terminal, a line every tenth elsewhere."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stdout.isatty()
-        self._shown = -1
-
-    def feed(self, line: str) -> None:
-        found = re.match(r"\[(\d+)/(\d+)\]", line)
-        if not found:
-            return
-        percent = 100 * int(found[1]) // max(int(found[2]), 1)
-        if percent == self._shown or not (self._terminal or percent // 10 > self._shown // 10):
-            return
-        self._shown = percent
-        end = "\r" if self._terminal else "\n"
-        print(f"  {'compile':<10} {found[0]} {percent} %", end=end, flush=True)
-
-    def close(self) -> None:
-        if self._terminal and self._shown >= 0:
-            print(flush=True)

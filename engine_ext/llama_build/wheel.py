@@ -41,7 +41,8 @@ class Wheel:
         source.write_profile(self._inputs)
         settings = {f"cmake.define.{key}": value for key, value in self._defines().items()}
         settings["wheel.exclude"] = pins.WHEEL_EXCLUDE
-        settings["build-dir"] = str(self._base / "llama" / self._inputs.digest)
+        build = self._base / "llama" / self._inputs.digest
+        settings["build-dir"] = str(build)
         partial = self._folder.with_name(self._folder.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         run(
@@ -50,6 +51,7 @@ class Wheel:
             cwd=source.tree,
             log=self._base / "logs" / f"llama-{self._inputs.profile.name}.log",
             env=self._environment(n_jobs),
+            build_file=build / "build.ninja",
         )
         check_wheel(next(partial.glob("*.whl")), self._inputs.profile)
         partial.rename(self._folder)
