@@ -11,6 +11,7 @@
 #include "decode/engine_lost.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/device_stepper.h"
+#include "engine/no_card.h"
 #endif
 
 namespace unpaced {
@@ -48,10 +49,12 @@ void configure_device(const EngineConfig& config) {
   if (status == cudaSuccess && n_devices > 0) return;
   cudaGetLastError();
   if (config.n_gpu_layers == 0 && !config.require_device) return;
-  throw std::runtime_error(
-      std::string("this build is for CUDA and there is no device (") +
-      (status == cudaSuccess ? "none is visible" : cudaGetErrorString(status)) +
-      "): set the number of GPU layers to 0 to run on the CPU");
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const char* reason = status == cudaSuccess ? "none is visible" : cudaGetErrorString(status);
+  throw std::runtime_error(why_no_card(driver, runtime, reason));
 }
 
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,

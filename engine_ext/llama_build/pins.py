@@ -69,4 +69,23 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         r"#if defined\(__AVX512FP16__\)\n\n#define GGML_F16_STEP 128\n",
         "#if 0  // AVX512-FP16\n\n#define GGML_F16_STEP 128\n",
     ),
+    # Ten files that take a tenth of the compiler's time: attention without tensor cores. Every card
+    # that CUDA 13 serves has them, and ggml_cuda_get_best_fattn_kernel takes the tile kernel there
+    # for heads of 40 and 72 alone. On AMD's cards it takes it for others too.
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cuda/CMakeLists.txt",
+        r'"template-instances/fattn-tile\*\.cu"',
+        '"template-instances/fattn-tile-instance-dkq40-*.cu"\n'
+        '                "template-instances/fattn-tile-instance-dkq72-*.cu"',
+    ),
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cuda/fattn-tile.cu",
+        r"(        case  64: \{\n(?:.*\n)*?)(        case  72: \{\n)",
+        r"#if defined(GGML_USE_HIP) || defined(GGML_USE_MUSA)\n\1#endif\n\2",
+    ),
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cuda/fattn-tile.cu",
+        r"(        case  80: \{\n(?:.*\n)*?)(        default: \{\n)",
+        r"#if defined(GGML_USE_HIP) || defined(GGML_USE_MUSA)\n\1#endif\n\2",
+    ),
 )

@@ -1,0 +1,123 @@
+"""What the user sees of a long compilation."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine_ext.llama_build import progress
+from engine_ext.llama_build.progress import Display, Forecast
+
+ROOT = Path(__file__).resolve().parents[3]
+_NINJA = """
+build ggml/a.cpp.o: CXX_COMPILER a.cpp
+build ggml/b.cu.o: CUDA_COMPILER b.cu
+build ggml/fattn-mma-f16-instance.cu.o: CUDA_COMPILER c.cu
+build ggml/libggml.so: LINKER ggml/a.cpp.o ggml/b.cu.o
+"""
+
+
+@pytest.fixture
+def build_file(tmp_path: Path) -> Path:
+    path = tmp_path / "build.ninja"
+    path.write_text(_NINJA)
+    return path
+
+
+def test_the_dearest_files_weigh_most(build_file: Path) -> None:
+    forecast = Forecast.of(build_file, 100.0)
+    assert forecast.text(100.0) == ""
+    assert forecast.feed("[1/4] Building CXX object ggml/a.cpp.o\n")
+    assert forecast.feed("[2/4] Building CUDA object ggml/b.cu.o\n")
+    assert forecast.text(120.0) == "[2/4] 25 %, about 60 s left"
+    assert forecast.feed("[3/4] Building CUDA object ggml/fattn-mma-f16-instance.cu.o\n")
+    assert forecast.text(180.0) == "[3/4] 100 %"
+
+
+def test_without_ninjas_file_every_file_counts_the_same(tmp_path: Path) -> None:
+    forecast = Forecast.of(tmp_path / "none", 0.0)
+    assert forecast.feed("[1/4] Building CXX object ggml/a.cpp.o\n")
+    assert forecast.text(100.0) == "[1/4] 25 %, about 5 min left"
+
+
+def test_what_is_not_ninjas_changes_nothing(build_file: Path) -> None:
+    forecast = Forecast.of(build_file, 0.0)
+    for line in ("", "[x/y] Building", "warning: [1/2] of a line", "In file included from a.h\n"):
+        assert not forecast.feed(line)
+    assert forecast.text(1.0) == ""
+
+
+def test_a_log_gets_a_line_each_interval(build_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_LOG_EVERY_S", 0.02)
+    out = io.StringIO()
+    with Display("compile", build_file, out) as display:
+        display.feed("CMake's own lines\n")
+        display.feed("[1/4] Building CXX object ggml/a.cpp.o\n")
+        until = time.monotonic() + 10
+        while out.getvalue().count("\n") < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+    lines = out.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert all(line.startswith("  compile    [1/4] 6 %") for line in lines)
+
+
+_STEP = ["sh", "scripts/step.sh"]
+_COMMAND = 'for i in 1 2 3 4; do echo "[$i/4] Building"; sleep 0.3; done; echo end'
+
+
+def test_a_step_tells_how_far_it_is(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "step.log"
+    done = subprocess.run(
+        [*_STEP, str(log), "The title", "sh", "-c", _COMMAND],
+        cwd=ROOT,
+        env={**os.environ, "STEP_EVERY_S": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "The title"
+    assert lines[-1] == "  [4/4] 100 %"
+    assert log.read_text() == "".join(f"[{i}/4] Building\n" for i in (1, 2, 3, 4)) + "end\n"
+    quiet = subprocess.run(
+        [*_STEP, str(log), "The title", "sh", "-c", _COMMAND],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert quiet.stdout == "The title\n"  # over before the first half minute
+
+
+def test_a_step_rewrites_its_line_on_a_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        command = [*_STEP, str(tmp_path / "log"), "The title", "sh", "-c", _COMMAND]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=theirs)
+        os.close(theirs)
+        shown = b""
+        try:
+            while chunk := screen.read(1024):
+                shown += chunk
+        except OSError:  # how the end of a terminal reads
+            pass
+    assert process.wait() == 0
+    assert shown.count(b"\r\x1b[K  [") == 4
+    assert shown.endswith(b"[4/4] 100 %\r\n")
+
+
+def test_a_step_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*_STEP, str(tmp_path / "log"), "The title", sys.executable, "-c", "raise SystemExit(3)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "That step failed (exit 3): The title." in done.stderr
