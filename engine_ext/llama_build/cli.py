@@ -16,7 +16,7 @@ from .extension import write_extension_cache
 from .inputs import Inputs
 from .source import Source
 from .step import relative, say
-from .toolkit import Toolkit, find_toolkit
+from .toolkit import Toolkit, check_compiler, find_toolkit
 from .wheel import Wheel, require_tools
 
 
@@ -54,6 +54,10 @@ def _build(base: Path, inputs: Inputs, wheel: Wheel, n_jobs: int) -> None:
     require_tools()
     source.fetch()
     if wheel.path is None:
+        if inputs.toolkit is not None:
+            check_compiler(inputs.toolkit, inputs.defines["CMAKE_CUDA_ARCHITECTURES"])
+            say("toolkit", f"CUDA {inputs.toolkit.version} in {inputs.toolkit.where}")
+            say("cards", inputs.defines["CMAKE_CUDA_ARCHITECTURES"].replace(";", ", "))
         say("compile", f"with {n_jobs} processes: {inputs.compiler}")
         wheel.compile(source, n_jobs)
     say("done", f"in {time.monotonic() - start:.0f} s")

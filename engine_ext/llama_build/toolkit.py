@@ -1,11 +1,13 @@
 """CUDA's compiler and libraries: the system's if they fit, else the locked packages of NVIDIA."""
 
+import contextlib
 import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +41,10 @@ class Toolkit:
         """Equal toolkits have equal ones, wherever the checkout lies."""
         return f"{self.version} {self.libraries or 'packages'}"
 
+    @property
+    def where(self) -> str:
+        return str(self.root) if self.libraries else "NVIDIA's packages"
+
     def run_path(self, depth: int) -> str:
         """For a library that lies `depth` folders below site-packages."""
         return str(self.libraries or f"$ORIGIN/{'../' * depth}{_FOLDER}/lib")
@@ -52,6 +58,36 @@ class Toolkit:
         }
         host = shutil.which(os.environ.get("CUDAHOSTCXX") or os.environ.get("CXX") or "")
         return found | ({"CMAKE_CUDA_HOST_COMPILER": host} if host else {})
+
+
+def check_compiler(toolkit: Toolkit, architectures: str) -> None:
+    """Raises BuildError if nvcc does not compile here: now, and not after minutes.
+
+    Most often the C++ compiler is newer than it knows.
+    """
+    defines = toolkit.defines()
+    host = defines.get("CMAKE_CUDA_HOST_COMPILER")
+    number = re.match(r"\d+a?", architectures)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "empty.cu")
+        source.write_text("#include <cmath>\n__global__ void empty() {}\n")
+        done = subprocess.run(
+            [
+                *(defines["CMAKE_CUDA_COMPILER"], "-std=c++17", "-c", str(source)),
+                *("-o", str(source.with_suffix(".o"))),
+                *([f"-arch=sm_{number[0]}"] if number else []),
+                *(["-ccbin", host] if host else []),
+            ],
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode != 0:
+        lines = done.stderr.splitlines() or [f"exit {done.returncode}"]
+        said = next((line for line in lines if "error" in line), lines[0])
+        raise BuildError(
+            f"CUDA {toolkit.version} does not compile with this machine's C++ compiler ({said}): "
+            "name another one, as in CXX=g++-14 make build."
+        )
 
 
 def find_toolkit(base: Path, *, is_portable: bool, driver: Version | None) -> Toolkit:
@@ -91,15 +127,24 @@ def _system(driver: Version | None) -> tuple[tuple[Path, str] | None, str]:
 
 
 def _candidates() -> Iterator[Path]:
-    if compiler := os.environ.get("CUDACXX"):
-        yield Path(compiler).resolve().parents[1]
+    yield from _root_of(os.environ.get("CUDACXX"))
     for variable in ("CUDAToolkit_ROOT", "CUDA_HOME", "CUDA_PATH"):
         if folder := os.environ.get(variable):
             yield Path(folder)
-    if compiler := shutil.which("nvcc"):
-        yield Path(compiler).resolve().parents[1]
+    yield from _root_of(shutil.which("nvcc"))
     yield Path("/usr/local/cuda")
     yield from sorted(Path("/usr/local").glob("cuda-13*"), reverse=True)
+
+
+def _root_of(compiler: str | None) -> Iterator[Path]:
+    """Asked of nvcc itself: what lies on the path may be a script that calls it elsewhere."""
+    if compiler is None:
+        return
+    command = [compiler, "--dryrun", "-x", "cu", "/dev/null"]
+    with contextlib.suppress(OSError):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if found := re.search(r"TOP=(\S+)$", done.stderr + done.stdout, re.MULTILINE):
+            yield Path(found[1]).resolve()
 
 
 def _examine(root: Path, driver: Version | None) -> tuple[str, str]:

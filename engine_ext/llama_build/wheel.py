@@ -112,7 +112,8 @@ def check_wheel(wheel: Path, profile: Profile) -> None:
         wrong = [name for name in names if not name.startswith(("llama_cpp/", "llama_cpp_python-"))]
         wrong += [name for name in libraries if not _fits(name, archive.read(name))]
         info = json.loads(archive.read(pins.INFO_FILE))
-    missing = {f"llama_cpp/lib/{name}" for name in pins.LIBRARIES} - set(libraries)
+    needed = (*pins.LIBRARIES, "libggml-cuda.so") if profile.is_cuda else pins.LIBRARIES
+    missing = {f"llama_cpp/lib/{name}" for name in needed} - set(libraries)
     if wrong or missing or len(set(names)) != len(names):
         raise BuildError(
             f"{wheel.name} must hold one unversioned copy of each library; "
