@@ -37,15 +37,16 @@ class Forecast:
         return cls(re.findall(r"^build (\S+\.o):", text, re.MULTILINE), now)
 
     def feed(self, line: str) -> bool:
-        """Whether the line is one of ninja's `[n/m] Building ...`."""
-        found = re.match(r"\[(\d+)/(\d+)\](?: Building \w+ object (\S+))?", line)
+        """Whether the line is one of ninja's: `[n/m] Building ...`, or `[n/m]` and the command."""
+        found = re.match(r"\[(\d+)/(\d+)\]", line)
         if found is None:
             return False
-        self._left.pop(found[3], None)
+        if output := re.search(r" (?:-o|Building \w+ object) (\S+)", line):
+            self._left.pop(output[1], None)
         self._share = int(found[1]) / max(int(found[2]), 1)
         if self._total > 0:
             self._share = 1 - sum(self._left.values()) / self._total
-        self._count = found[0].partition(" ")[0]
+        self._count = found[0]
         return True
 
     def text(self, now: float) -> str:

@@ -35,7 +35,8 @@ def test_the_dearest_files_weigh_most(build_file: Path) -> None:
     assert forecast.feed("[1/4] Building CXX object ggml/a.cpp.o\n")
     assert forecast.feed("[2/4] Building CUDA object ggml/b.cu.o\n")
     assert forecast.text(120.0) == "[2/4] 25 %, about 60 s left"
-    assert forecast.feed("[3/4] Building CUDA object ggml/fattn-mma-f16-instance.cu.o\n")
+    command = "nvcc -O3 -MF a.d -x cu -c c.cu -o ggml/fattn-mma-f16-instance.cu.o"
+    assert forecast.feed(f"[3/4] ccache {command}\n")  # as `ninja -v` has it
     assert forecast.text(180.0) == "[3/4] 100 %"
 
 
