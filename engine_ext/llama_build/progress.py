@@ -11,9 +11,10 @@ from typing import Self, TextIO
 # Seconds of one core for each kind of file and one architecture; the first that fits counts. Only
 # their proportions matter.
 _SECONDS = (
-    (re.compile(r"fattn-mma"), 60.0),
-    (re.compile(r"mmq-instance"), 40.0),
-    (re.compile(r"\.cu\.o$"), 15.0),
+    (re.compile(r"fattn-mma"), 50.0),
+    (re.compile(r"mmq-instance|mmvq|fattn-tile"), 30.0),
+    (re.compile(r"mmf-instance|fattn-vec"), 13.0),
+    (re.compile(r"\.cu\.o$"), 8.0),
     (re.compile(r""), 5.0),
 )
 _TERMINAL_EVERY_S, _LOG_EVERY_S = 1.0, 30.0
