@@ -24,7 +24,8 @@ SANITIZERS := thread address
 export PIP_CACHE_DIR := $(CURDIR)/.build/cache/pip
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
-export CCACHE_DIR := $(CURDIR)/.build/cache/ccache
+CCACHE_DIR ?= $(CURDIR)/.build/cache/ccache
+export CCACHE_DIR
 export TMPDIR := $(CURDIR)/.build/tmp
 # pip asks rustc for its version, and a rustup in front of it makes its folder where this says.
 export RUSTUP_HOME := $(CURDIR)/.build/cache/rustup
