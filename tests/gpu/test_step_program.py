@@ -27,6 +27,11 @@ def test_a_step_in_parts_is_the_step(architecture: str, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
     done = subprocess.run(
-        [Path(PROGRAMS) / "step_program_test", model], capture_output=True, text=True, timeout=120
+        [Path(PROGRAMS) / "step_program_test", model],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
     )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-6000:]}"

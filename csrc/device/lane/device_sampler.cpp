@@ -42,8 +42,7 @@ DeviceSampler::DeviceSampler(std::int32_t n_vocab, std::int32_t n_ctx)
       bias_staging_(biases_.size()),
       logprobs_(kMaxSteps) {
   // The index may hold anything, but not what would look like an entry by accident of old memory.
-  cuda_check(cudaMemset(count_index_.data(), 0xff, count_index_.size() * sizeof(std::int32_t)),
-             "cudaMemset");
+  fill_now(count_index_.data(), 0xff, count_index_.size() * sizeof(std::int32_t));
 }
 
 HostReason DeviceSampler::refusal(const RequestSpec& spec, const Sampler& sampler) noexcept {

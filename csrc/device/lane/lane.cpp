@@ -18,7 +18,7 @@ Lane::Lane(const Model& model, std::int32_t n_cells)
       mask_staging_(static_cast<std::size_t>(n_cells)),
       input_staging_(4),
       mailbox_(1) {
-  cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");
+  fill_now(illegal_.data(), 0, sizeof(std::int32_t));
   inputs_.reserve(kMaxSteps);
 }
 

@@ -11,9 +11,7 @@ PauseTokens::PauseTokens(const Model& model)
   for (TokenId token = 0; token < model.n_vocab(); ++token) {
     if (model.is_eog(token)) end_tokens_[static_cast<std::size_t>(token / 32)] |= 1U << token % 32;
   }
-  cuda_check(cudaMemcpy(on_device_.data(), end_tokens_.data(),
-                        end_tokens_.size() * sizeof(std::uint32_t), cudaMemcpyHostToDevice),
-             "cudaMemcpy");
+  copy_up_now(on_device_.data(), end_tokens_.data(), end_tokens_.size() * sizeof(std::uint32_t));
 }
 
 void PauseTokens::upload(const RequestSpec& spec, cudaStream_t stream) {

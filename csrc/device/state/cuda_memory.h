@@ -16,6 +16,18 @@ inline void cuda_check(cudaError_t status, const char* what) {
   if (status != cudaSuccess) throw_cuda_error(status, what);
 }
 
+// cudaMemset() and a copy from the host that are over when they return. CUDA does both on a stream
+// of its own, with which the streams of ggml and ours are not ordered: a kernel that is enqueued
+// right after could still read what was there before, or have its results written over.
+inline void fill_now(void* to, int byte, std::size_t n_bytes) {
+  cuda_check(cudaMemset(to, byte, n_bytes), "cudaMemset");
+  cuda_check(cudaStreamSynchronize(nullptr), "cudaMemset");
+}
+inline void copy_up_now(void* to, const void* from, std::size_t n_bytes) {
+  cuda_check(cudaMemcpy(to, from, n_bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  cuda_check(cudaStreamSynchronize(nullptr), "cudaMemcpy");
+}
+
 // n elements of plain data in device memory, uninitialised.
 template <class T>
 class DeviceArray {

@@ -5,7 +5,9 @@
 //   step_program_test MODEL.gguf
 #include "device/loop/step_program.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -40,7 +42,7 @@ Made make_step(LlamaBridge& bridge, std::size_t n_vocab, const StepProgram& prog
   cuda_check(cudaGraphGetNodes(graph, nullptr, &made.n_kernels), "cudaGraphGetNodes");
   cudaGraphExec_t executable = nullptr;
   cuda_check(cudaGraphInstantiate(&executable, graph, 0), "instantiate");
-  cuda_check(cudaMemset(site.logits, 0, n_vocab * sizeof(float)), "cudaMemset");
+  fill_now(site.logits, 0, n_vocab * sizeof(float));
   cuda_check(cudaGraphLaunch(executable, site.stream), "launch");
   cuda_check(cudaStreamSynchronize(site.stream), "run");
   made.logits.resize(n_vocab);
@@ -67,6 +69,25 @@ bool throws(LlamaBridge& bridge, const StepProgram& program) {
     return true;
   }
   return false;
+}
+
+// Where they differ, and by how much.
+void show_difference(const char* what, const Made& a, const Made& b) {
+  std::size_t n = 0;
+  std::size_t first = a.logits.size();
+  float most = 0.0F;
+  for (std::size_t i = 0; i < a.logits.size(); ++i) {
+    if (std::memcmp(&a.logits[i], &b.logits[i], sizeof(float)) == 0) continue;
+    first = std::min(first, i);
+    most = std::max(most, std::fabs(a.logits[i] - b.logits[i]));
+    ++n;
+  }
+  std::printf("  %s: %zu of %zu logits differ", what, n, a.logits.size());
+  if (n > 0) {
+    std::printf(", the first is %zu (%.9g, %.9g), by %.3g at most", first, a.logits[first],
+                b.logits[first], most);
+  }
+  std::printf("; %zu and %zu kernels\n", a.n_kernels, b.n_kernels);
 }
 
 int n_failed = 0;
@@ -101,6 +122,14 @@ void test(LlamaBridge& bridge, const Model& model) {
   expect(n_calls == 1, "the phase that is ours is enqueued once");
   expect(in_halves.n_kernels == expected.n_kernels, "halves of layers have the whole's kernels");
   expect(equal(in_halves, expected), "halves of layers have the whole's logits");
+  if (!equal(in_halves, expected)) {
+    // Whether it is the parts, or a step that is not the same twice.
+    show_difference("whole and halves", expected, in_halves);
+    for (int i = 0; i < 3; ++i) {
+      show_difference("whole and whole again", expected, make_step(bridge, n_vocab, whole));
+      show_difference("halves and halves again", in_halves, make_step(bridge, n_vocab, halves));
+    }
+  }
 
   StepProgram cut;
   const Made in_pieces = make_step(bridge, n_vocab, cut.by_ggml(after("norm-0")).by_ggml(end));
