@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine_ext.engine.stats import EngineStats as EngineStats
     from engine_ext.loading.config import CacheType as CacheType
     from engine_ext.loading.config import EngineConfig as EngineConfig
+    from engine_ext.loading.decode_loop import Card as Card
     from engine_ext.loading.decode_loop import DecodeLoop as DecodeLoop
     from engine_ext.loading.memory_plan import Device as Device
     from engine_ext.loading.memory_plan import MemoryPlan as MemoryPlan
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BuildInfo": "base.build_info",
     "CacheType": "loading.config",
+    "Card": "loading.decode_loop",
     "DecodeLoop": "loading.decode_loop",
     "Device": "loading.memory_plan",
     "Engine": "engine.engine",

@@ -29,7 +29,7 @@ LAYERS = (
     ("model",),
     ("host", "device/state"),
     ("device/draw", "device/llama"),
-    ("device/lane",),
+    ("device/lane", "device/card"),
     ("device/loop",),
     ("engine",),
     ("bindings",),

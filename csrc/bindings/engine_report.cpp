@@ -2,6 +2,24 @@
 #include "bindings/py_engine.h"
 
 namespace unpaced {
+namespace {
+
+nb::object card_dict(const CardReport& report) {
+  nb::dict card;
+  card["index"] = report.index;
+  card["name"] = report.name;
+  card["compute_capability"] = report.compute_capability;
+  card["code_from"] = report.code_from;
+  card["code_for"] = report.code_for;
+  card["built_for"] = report.built_for;
+  card["draw_team"] = report.draw_team;
+  card["n_draw_blocks"] = report.n_draw_blocks;
+  card["draw_reason"] = report.draw_reason;
+  card["programmatic_launches"] = report.programmatic_launches;
+  return card;
+}
+
+}  // namespace
 
 nb::dict counters(PyEngine& self) {
   const Counters& c = self.get().decode_thread().counters();
@@ -41,7 +59,10 @@ nb::dict decode_loop(PyEngine& self) {
   nb::dict info;
   info["loop"] = static_cast<int>(report.loop);
   info["reason"] = report.reason;
-  info["device"] = report.device;
+  info["device"] = report.card.name;
+  info["choice"] = report.choice;
+  info["card"] = report.card.index < 0 ? nb::object(nb::none()) : card_dict(report.card);
+  info["cards"] = report.residency.cards;
   nb::dict memory;
   for (const auto& [name, use] : report.residency.memory) {
     nb::dict bytes;

@@ -4,19 +4,18 @@
 #include <string>
 
 #include "bindings/python.h"
-#include "model/memory_fit.h"
+#include "model/card_choice.h"
 
 namespace unpaced {
 namespace {
 
 nb::dict plan_to_dict(const EngineConfig& config) {
   MemoryPlan plan;
-  std::string change;
+  PlacedConfig placed;
   {
     const nb::gil_scoped_release release;
-    const FittedConfig fitted = fit_to_memory(config);
-    change = fitted.change;
-    plan = plan_memory(fitted.config);
+    placed = place_model(config);
+    plan = plan_memory(placed.config);
   }
   nb::list uses;
   for (const MemoryUse& use : plan.uses) {
@@ -38,7 +37,8 @@ nb::dict plan_to_dict(const EngineConfig& config) {
   made["n_layer"] = plan.n_layer;
   made["n_params"] = plan.n_params;
   made["description"] = plan.description;
-  made["fit"] = change;
+  made["fit"] = placed.fit;
+  made["choice"] = placed.choice;
   return made;
 }
 

@@ -9,6 +9,9 @@
 #include <cuda_runtime_api.h>
 
 #include "decode/engine_lost.h"
+#include "device/card/card_report.h"
+#include "device/card/card_setup.h"
+#include "device/draw/sample_kernels.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/device_stepper.h"
 #include "engine/no_card.h"
@@ -24,7 +27,8 @@ bool wants_host(const EngineConfig& config) {
 std::unique_ptr<Stepper> fall_back(std::shared_ptr<Model> model, const EngineConfig& config,
                                    Counters& counters, DecodeLoopReport& report,
                                    const std::string& reason) {
-  report = {};
+  report.loop = DecodeLoop::kHost;
+  report.card = {};
   report.reason = reason;
 #ifdef UNPACED_CUDA
   report.residency = LlamaBridge::describe(model->context());
@@ -41,12 +45,29 @@ std::unique_ptr<Stepper> fall_back(std::shared_ptr<Model> model, const EngineCon
 
 #ifdef UNPACED_CUDA
 
+namespace {
+
+std::unique_ptr<DeviceStepper> make_device_stepper(const std::shared_ptr<Model>& model,
+                                                   const EngineConfig& config, Counters& counters,
+                                                   DecodeLoop loop) {
+  try {
+    return std::make_unique<DeviceStepper>(model, config, counters, loop, DrawLimits{});
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::exception&) {
+    // Where several blocks draw without a cluster, it may be they that CUDA refuses.
+    if (has_clusters(step_kernel_code().ptx * 10)) throw;
+    return std::make_unique<DeviceStepper>(model, config, counters, loop,
+                                           DrawLimits{.team = DrawTeam::kBlock});
+  }
+}
+
+}  // namespace
+
 void configure_device(const EngineConfig& config) {
-  // Waits that block instead of spinning a core; ggml's waits are of this kind too then.
-  cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
   int n_devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&n_devices);
-  if (status == cudaSuccess && n_devices > 0) return;
+  if (status == cudaSuccess && n_devices > 0) return set_up_cards(config, n_devices);
   cudaGetLastError();
   if (config.n_gpu_layers == 0 && !config.require_device) return;
   int driver = 0;
@@ -59,6 +80,7 @@ void configure_device(const EngineConfig& config) {
 
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
                                       Counters& counters, DecodeLoopReport& report) {
+  report.choice = model->card_choice();
   if (wants_host(config)) {
     return fall_back(std::move(model), config, counters, report, "the configuration asks for it");
   }
@@ -71,9 +93,8 @@ std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const Engine
   const bool ahead = config.decode_loop == static_cast<std::int32_t>(DecodeLoop::kAhead);
   const DecodeLoop loop = ahead ? DecodeLoop::kAhead : DecodeLoop::kDevice;
   try {
-    auto stepper = std::make_unique<DeviceStepper>(model, config, counters, loop);
-    cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, 0) == cudaSuccess) report.device = properties.name;
+    auto stepper = make_device_stepper(model, config, counters, loop);
+    report.card = report_card(stepper->device(), stepper->draw());
     report.loop = loop;
     report.reason = ahead ? "the configuration asks for it" : "";
     report.residency = stepper->residency();
@@ -92,6 +113,7 @@ void configure_device(const EngineConfig& /*config*/) {}
 
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
                                       Counters& counters, DecodeLoopReport& report) {
+  report.choice = model->card_choice();
   return fall_back(std::move(model), config, counters, report, "this build has no GPU support");
 }
 

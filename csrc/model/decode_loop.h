@@ -15,11 +15,26 @@ enum class DecodeLoop : std::int32_t {
 };
 inline constexpr std::int32_t kDecodeLoopAuto = -1;  // the best that is exact
 
+// What a card has, and what was chosen for it. Compute capabilities are as NVIDIA writes them: 9.0.
+struct CardReport {
+  std::int32_t index = -1;  // CUDA's; below 0: no card runs the loop
+  std::string name;
+  std::string compute_capability;
+  std::string code_from;  // of the PTX that the code which runs was compiled from
+  std::string code_for;   // whose instructions it has; not the same: the driver has compiled it
+  std::string built_for;  // CMake's list of architectures
+  std::string draw_team;  // cluster, grid or block: who draws from a whole row of logits
+  std::int32_t n_draw_blocks = 0;
+  std::string draw_reason;             // why one block draws alone; empty: it does not
+  bool programmatic_launches = false;  // llama.cpp's kernels overlap their beginnings and ends
+};
+
 // Constant once the engine is ready.
 struct DecodeLoopReport {
   DecodeLoop loop = DecodeLoop::kHost;
   std::string reason;  // why not a better one; empty: it is the best
-  std::string device;  // name of the GPU; empty: none is used
+  CardReport card;
+  std::string choice;  // of one card or of several, one sentence; empty: there was none
   Residency residency;
 };
 

@@ -20,6 +20,31 @@ std::int64_t total_of(const MemoryUse& use) {
                                    use.loop_bytes);
 }
 
+std::int64_t margin(const EngineConfig& config, std::size_t device) {
+  const std::vector<std::int64_t>& margins = config.fit_margins;
+  if (margins.empty()) return 0;
+  return margins[std::min(device, margins.size() - 1)];
+}
+
+// One a device that the plan uses; the host's where it uses none.
+std::vector<Share> shares_of(const EngineConfig& config, const MemoryPlan& plan,
+                             const std::vector<DeviceInfo>& devices) {
+  std::vector<Share> found;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    Share share;
+    for (const MemoryUse& use : plan.uses) {
+      if (use.device_name == devices[i].name) share.used += total_of(use);
+    }
+    share.limit = static_cast<std::int64_t>(devices[i].free_bytes) - margin(config, i);
+    if (share.used > 0) found.push_back(share);
+  }
+  if (!found.empty()) return found;
+  Share host;
+  for (const MemoryUse& use : plan.uses) host.used += total_of(use);
+  host.limit = config.fit_host_bytes - margin(config, 0);
+  return {host};
+}
+
 class Fitting {
  public:
   Fitting(const EngineConfig& config, const Planner& plan, const std::vector<DeviceInfo>& devices)
@@ -50,28 +75,8 @@ class Fitting {
     return plan_(config_);
   }
 
-  // One a device that the plan uses; the host's where it uses none.
   std::vector<Share> shares(const MemoryPlan& plan) const {
-    std::vector<Share> found;
-    for (std::size_t i = 0; i < devices_.size(); ++i) {
-      Share share;
-      for (const MemoryUse& use : plan.uses) {
-        if (use.device_name == devices_[i].name) share.used += total_of(use);
-      }
-      share.limit = static_cast<std::int64_t>(devices_[i].free_bytes) - margin(i);
-      if (share.used > 0) found.push_back(share);
-    }
-    if (!found.empty()) return found;
-    Share host;
-    for (const MemoryUse& use : plan.uses) host.used += total_of(use);
-    host.limit = asked_.fit_host_bytes - margin(0);
-    return {host};
-  }
-
-  std::int64_t margin(std::size_t device) const {
-    const std::vector<std::int64_t>& margins = asked_.fit_margins;
-    if (margins.empty()) return 0;
-    return margins[std::min(device, margins.size() - 1)];
+    return shares_of(asked_, plan, devices_);
   }
 
   bool uses_device(const MemoryPlan& plan) const {
@@ -79,11 +84,7 @@ class Fitting {
                        [](const MemoryUse& use) { return !use.device_name.empty(); });
   }
 
-  bool fits(const MemoryPlan& plan) const {
-    const std::vector<Share> all = shares(plan);
-    return std::all_of(all.begin(), all.end(),
-                       [](const Share& share) { return share.used <= share.limit; });
-  }
+  bool fits(const MemoryPlan& plan) const { return fits_memory(asked_, plan, devices_); }
 
   void fit_context(const MemoryPlan& whole, std::int64_t n_min, std::int64_t n_max) {
     const std::vector<Share> least = shares(plan_with_context(n_min));
@@ -137,6 +138,13 @@ class Fitting {
 
 }  // namespace
 
+bool fits_memory(const EngineConfig& config, const MemoryPlan& plan,
+                 const std::vector<DeviceInfo>& devices) {
+  const std::vector<Share> all = shares_of(config, plan, devices);
+  return std::all_of(all.begin(), all.end(),
+                     [](const Share& share) { return share.used <= share.limit; });
+}
+
 FittedConfig fit_to_memory(const EngineConfig& config, const Planner& plan,
                            const std::vector<DeviceInfo>& devices) {
   const bool is_open = config.n_ctx == 0 || (config.n_gpu_layers == -1 && !devices.empty());
@@ -146,10 +154,6 @@ FittedConfig fit_to_memory(const EngineConfig& config, const Planner& plan,
   } catch (const std::runtime_error&) {
     return {config, ""};
   }
-}
-
-FittedConfig fit_to_memory(const EngineConfig& config) {
-  return fit_to_memory(config, plan_memory, list_devices());
 }
 
 }  // namespace unpaced

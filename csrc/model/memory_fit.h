@@ -18,6 +18,10 @@ struct FittedConfig {
 
 using Planner = std::function<MemoryPlan(const EngineConfig&)>;
 
+// Whether what the plan takes of each device leaves its margin free.
+[[nodiscard]] bool fits_memory(const EngineConfig& config, const MemoryPlan& plan,
+                               const std::vector<DeviceInfo>& devices);
+
 // With `config.fit`: an n_ctx of 0 becomes the training context, for each slot where slots do not
 // share it, or as much of it as fits but not less than fit_n_ctx_min a slot; then, if that is not
 // enough, n_gpu_layers of -1 becomes as many as the devices hold. What is given is not changed, nor
@@ -27,8 +31,5 @@ using Planner = std::function<MemoryPlan(const EngineConfig&)>;
 // parts of layers goes further.
 [[nodiscard]] FittedConfig fit_to_memory(const EngineConfig& config, const Planner& plan,
                                          const std::vector<DeviceInfo>& devices);
-
-// The same for this machine.
-[[nodiscard]] FittedConfig fit_to_memory(const EngineConfig& config);
 
 }  // namespace unpaced

@@ -50,7 +50,7 @@ MemoryUse* device_of_loop(MemoryPlan& plan, const EngineConfig& config) {
   MemoryUse* device = nullptr;
   for (MemoryUse& use : plan.uses) {
     if (use.is_host && use.model_bytes + use.context_bytes == 0) continue;
-    if (use.device_name != "CUDA0") return nullptr;  // the loop's only one
+    if (!use.device_name.starts_with("CUDA") || device != nullptr) return nullptr;
     device = &use;
   }
   return device;
@@ -111,6 +111,7 @@ std::vector<DeviceInfo> list_devices() {
     DeviceInfo info;
     info.name = ggml_backend_dev_name(device);
     info.description = ggml_backend_dev_description(device);
+    info.is_card = ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU;
     ggml_backend_dev_memory(device, &info.free_bytes, &info.total_bytes);
     devices.push_back(std::move(info));
   }

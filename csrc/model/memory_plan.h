@@ -40,6 +40,7 @@ struct DeviceInfo {
   std::string description;
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
+  bool is_card = true;  // llama.cpp splits models over these
 };
 
 // Devices other than the CPU.

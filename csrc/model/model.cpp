@@ -6,7 +6,7 @@
 
 #include "kept/llama_cell_store.h"
 #include "log/log_sink.h"
-#include "model/memory_fit.h"
+#include "model/card_choice.h"
 #include "model/prompt_logprob_rows.h"
 
 namespace unpaced {
@@ -77,12 +77,13 @@ std::uint64_t identity_of(const llama_model* model, const EngineConfig& config) 
 
 Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atomic<bool>& stop)
     : stop_(stop) {
-  const FittedConfig fitted = fit_to_memory(config);
-  if (!fitted.change.empty()) log_fit(fitted.change);
+  const PlacedConfig placed = place_model(config);
+  if (!placed.fit.empty()) log_fit(placed.fit);
+  card_choice_ = placed.choice;
   const ErrorCapture capture;
-  load(fitted.config, progress);
-  make_context(fitted.config);
-  threads_ = WorkerThreads(fitted.config);
+  load(placed.config, progress);
+  make_context(placed.config);
+  threads_ = WorkerThreads(placed.config);
   threads_.attach(context_.get());
   if (config.warmup) warm_up();
   progress.fraction.store(1.0F, std::memory_order_relaxed);

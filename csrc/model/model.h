@@ -53,6 +53,8 @@ class Model {
   // True if cells can be given other positions.
   [[nodiscard]] bool can_shift() const noexcept { return can_shift_; }
   [[nodiscard]] bool adds_bos() const noexcept { return llama_vocab_get_add_bos(vocab_); }
+  // Of one card or of several, one sentence; empty: there was none to be made.
+  [[nodiscard]] const std::string& card_choice() const noexcept { return card_choice_; }
   // One scale for each of ModelOptions::loras, in force from the next step on.
   void set_lora_scales(std::span<const float> scales) { loras_.apply(context_.get(), scales); }
   // Counts the nodes of graphs that the CPU begins, on the thread that calls llama_decode.
@@ -79,6 +81,7 @@ class Model {
   std::int32_t n_vocab_ = 0;
   std::int32_t n_ctx_slot_ = 0;
   std::uint64_t identity_ = 0;
+  std::string card_choice_;
   bool can_shift_ = false;
   bool shifts_context_ = false;
   std::vector<std::uint8_t> eog_;

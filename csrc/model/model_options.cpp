@@ -83,7 +83,9 @@ ModelParams::ModelParams(const ModelOptions& options, std::int32_t gpu_layers) {
   params.n_gpu_layers = gpu_layers;
   params.load_mode = static_cast<llama_load_mode>(options.load_mode);
   params.lazy_mode = static_cast<llama_lazy_mode>(options.lazy_mode);
-  params.split_mode = static_cast<llama_split_mode>(options.split_mode);
+  params.split_mode = options.split_mode == kSplitAuto
+                          ? LLAMA_SPLIT_MODE_LAYER
+                          : static_cast<llama_split_mode>(options.split_mode);
   params.main_gpu = options.main_gpu;
   params.use_extra_bufts = options.repack;
   params.no_host = options.no_host;
@@ -117,14 +119,26 @@ void ModelParams::set_tensor_overrides(const ModelOptions& options, std::int32_t
   }
   // llama.cpp keeps the token embeddings on the CPU, which would be asked at every token. The first
   // pattern that matches wins, so that an override of theirs stands.
-  ggml_backend_dev_t gpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
-  if (!devices_.empty()) gpu = devices_.front();
+  const ggml_backend_dev_t gpu = main_device(options);
   if (gpu != nullptr && gpu_layers != 0) {
     tensor_overrides_.push_back({"^token_embd\\.weight$", ggml_backend_dev_buffer_type(gpu)});
   }
   if (tensor_overrides_.empty()) return;
   tensor_overrides_.push_back({nullptr, nullptr});
   params.tensor_buft_overrides = tensor_overrides_.data();
+}
+
+ggml_backend_dev_t ModelParams::main_device(const ModelOptions& options) const {
+  // Of those that llama.cpp chooses from.
+  std::vector<ggml_backend_dev_t> devices(devices_.begin(), devices_.end());
+  for (std::size_t i = 0; devices_.empty() && i < ggml_backend_dev_count(); ++i) {
+    const ggml_backend_dev_t device = ggml_backend_dev_get(i);
+    if (ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU) devices.push_back(device);
+  }
+  const std::size_t at = options.split_mode == LLAMA_SPLIT_MODE_NONE && options.main_gpu > 0
+                             ? static_cast<std::size_t>(options.main_gpu)
+                             : 0;
+  return at < devices.size() ? devices[at] : nullptr;  // loading refuses a number too high
 }
 
 void ModelParams::set_kv_overrides(const ModelOptions& options) {
@@ -152,7 +166,6 @@ void apply_context_options(const ModelOptions& options, llama_context_params& pa
 std::string device_loop_obstacle(const ModelOptions& options) {
   if (!options.loras.empty()) return "a LoRA adapter is in use";
   if (!options.kv_offload) return "the KV cache is not on the GPU";
-  if (!options.devices.empty() || options.main_gpu != 0) return "devices were chosen";
   if (!options.tensor_overrides.empty()) return "tensors were placed by hand";
   if (options.split_mode == LLAMA_SPLIT_MODE_ROW || options.split_mode == LLAMA_SPLIT_MODE_TENSOR) {
     return "layers are split between devices";

@@ -10,6 +10,9 @@
 
 namespace unpaced {
 
+// A split mode that card_choice.h decides.
+inline constexpr std::int32_t kSplitAuto = -1;
+
 // Names and values are llama.cpp's enums and parameters of the same name (llama.h, ggml-cpu.h).
 struct ModelOptions {
   std::int32_t load_mode = LLAMA_LOAD_MODE_AUTO;
@@ -17,7 +20,7 @@ struct ModelOptions {
   std::vector<std::string> kv_overrides;  // "KEY=TYPE:VALUE", TYPE one of int, float, bool, str
   std::vector<std::string> devices;       // names; empty: all; "none" alone: none
   std::vector<std::pair<std::string, std::string>> tensor_overrides;  // pattern, buffer type
-  std::int32_t split_mode = LLAMA_SPLIT_MODE_LAYER;
+  std::int32_t split_mode = kSplitAuto;
   std::vector<float> tensor_split;
   std::int32_t main_gpu = 0;
   bool repack = true;
@@ -59,6 +62,9 @@ class ModelParams {
   void set_devices(const ModelOptions& options);
   void set_tensor_overrides(const ModelOptions& options, std::int32_t gpu_layers);
   void set_kv_overrides(const ModelOptions& options);
+
+  // That has what llama.cpp puts on no particular one; null: the CPU.
+  [[nodiscard]] ggml_backend_dev_t main_device(const ModelOptions& options) const;
 
   std::vector<ggml_backend_dev_t> devices_;
   std::vector<std::string> patterns_;

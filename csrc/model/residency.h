@@ -22,7 +22,9 @@ struct Residency {
   static constexpr std::size_t kMaxNamed = 16;
 
   std::map<std::string, HeldMemory> memory;  // by buffer type: CUDA0, CUDA_Host, CPU ...
-  // Weights and KV buffers that are not in the GPU's memory; a CUDA build fills these.
+  // Devices whose memory has weights or KV buffers: CUDA0 ... A CUDA build fills this.
+  std::vector<std::string> cards;
+  // Weights and KV buffers that are not in a GPU's memory; a CUDA build fills these.
   std::vector<std::string> elsewhere;  // the first kMaxNamed of them: "NAME (MEMORY)"
   std::int32_t n_elsewhere = 0;
   std::uint64_t bytes_elsewhere = 0;

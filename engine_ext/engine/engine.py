@@ -129,7 +129,7 @@ class Engine:
         self._model = read_model_info(self._native.model_info(), path, self._pieces_special)
         report = self._native.decode_loop()
         names = {number: name for name, number in DECODE_LOOPS.items()}
-        self._decode_loop = DecodeLoop(**{**report, "loop": names[report["loop"]]})
+        self._decode_loop = DecodeLoop.of_report(report, names[report["loop"]])
 
     async def stop(self, limit_s: float | None = None) -> None:
         """End every request with STOPPED, free the model. Idempotent; safe while loading.

@@ -2,6 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A GPU and what was chosen for it; compute capabilities are as NVIDIA writes them: 9.0."""
+
+    index: int
+    """CUDA's number, among the cards that this process may see."""
+    name: str
+    compute_capability: str
+    code_from: str
+    """Of the PTX that the loop's code was compiled from."""
+    code_for: str
+    """Whose instructions that code has. Not `code_from`: the driver compiled it at the start."""
+    built_for: str
+    """The architectures that this build has code for, in CMake's words, with commas."""
+    draw_team: str
+    """Who draws from a whole row of logits: a cluster of blocks, a grid of them, or one block."""
+    n_draw_blocks: int
+    draw_reason: str
+    """Why one block draws alone; empty: it does not."""
+    programmatic_launches: bool
+    """llama.cpp's kernels begin before the ones before them have ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +38,12 @@ class DecodeLoop:
     """Why not a better one; empty: it is the best."""
     device: str
     """Name of the GPU that runs the loop; empty: none."""
+    choice: str = ""
+    """One sentence about the choice of one card or of several; empty: there was none."""
+    card: Card | None = None
+    """The GPU that runs the loop."""
+    cards: Sequence[str] = ()
+    """Devices whose memory has the model's weights and KV. A CUDA build says so."""
     memory_bytes: Mapping[str, Mapping[str, int]]
     """What llama.cpp holds, by kind of memory (CUDA0, CUDA_Host, CPU): weights, kv, compute."""
     elsewhere: Sequence[str]
@@ -22,3 +52,9 @@ class DecodeLoop:
     n_graph_nodes: Mapping[str, int]
     """Nodes of the one-token decode graph, by backend. A CUDA build says so."""
     n_graph_splits: int
+
+    @classmethod
+    def of_report(cls, report: Mapping[str, Any], loop: str) -> Self:
+        """What the native engine reports, with the loop's name."""
+        card = report["card"]
+        return cls(**{**report, "loop": loop, "card": None if card is None else Card(**card)})

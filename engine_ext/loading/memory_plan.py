@@ -43,7 +43,8 @@ class MemoryUse:
 class MemoryPlan:
     """What llama.cpp lays out for a configuration. `n_ctx` is shared by the slots.
 
-    `fit` says what was made smaller to fit the memory; empty: nothing.
+    `fit` says what was made smaller to fit the memory; empty: nothing. `choice` says which of
+    several GPUs were chosen, and why; empty: there was nothing to choose.
     """
 
     uses: tuple[MemoryUse, ...]
@@ -54,6 +55,7 @@ class MemoryPlan:
     n_params: int
     description: str
     fit: str = ""
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

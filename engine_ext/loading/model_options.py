@@ -6,14 +6,14 @@ from typing import Final, Literal
 
 LoadMode = Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"]
 LazyMode = Literal["off", "auto", "on"]
-SplitMode = Literal["none", "layer", "row", "tensor"]
+SplitMode = Literal["auto", "none", "layer", "row", "tensor"]
 RopeScaling = Literal["none", "linear", "yarn"]
 Numa = Literal["distribute", "isolate", "numactl"]
 
 # llama.cpp's numbers (llama.h, ggml-cpu.h).
 _LOAD_MODES: Final = {"auto": -1, "none": 0, "mmap": 1, "mlock": 2, "mmap+mlock": 3, "dio": 4}
 _LAZY_MODES: Final = {"off": 0, "auto": 1, "on": 2}
-_SPLIT_MODES: Final = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
+_SPLIT_MODES: Final = {"auto": -1, "none": 0, "layer": 1, "row": 2, "tensor": 3}
 _ROPE_SCALINGS: Final = {None: -1, "none": 0, "linear": 1, "yarn": 2}
 _NUMA: Final = {None: 0, "distribute": 1, "isolate": 2, "numactl": 3}
 
@@ -25,7 +25,8 @@ class ModelOptions:
     `kv_overrides`: "KEY=TYPE:VALUE" in place of the file's metadata, TYPE int, float, bool or str.
     `devices`: names of devices to use; none named: all; "none" alone: no GPU.
     `tensor_overrides`: pairs of a regular expression for names of tensors and the buffer type they
-    go to; the first that matches wins. `tensor_split`: each device's share of the layers.
+    go to; the first that matches wins. `split_mode`: "auto" puts a model that fits one GPU on the
+    emptiest one, and splits it by layers else. `tensor_split`: each device's share of the layers.
     `repack`: weights may be rearranged for the CPU. `op_offload`: the GPU may compute on weights
     that lie in host memory. `rope_*` and `yarn_*`: 0, or below 0 for the factors: the model's.
     `loras`: adapter files with the factor of each. `numa`: llama.cpp's strategy. `priority`: of
@@ -38,7 +39,7 @@ class ModelOptions:
     kv_overrides: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     tensor_overrides: tuple[tuple[str, str], ...] = ()
-    split_mode: SplitMode = "layer"
+    split_mode: SplitMode = "auto"
     tensor_split: tuple[float, ...] = ()
     main_gpu: int = 0
     repack: bool = True

@@ -54,6 +54,7 @@ def _lines(settings: Settings, plan: MemoryPlan) -> list[str]:
         f"context  {plan.n_ctx} tokens{train}; {slots}; "
         f"K {settings.cache_type_k}, V {settings.cache_type_v}",
         *([f"fit      {plan.fit}"] if plan.fit else []),
+        *([f"cards    {plan.choice}"] if plan.choice else []),
         f"build    llama.cpp {build.llama_commit[:9]}, profile {build.profile}",
         "",
         *table,

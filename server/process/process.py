@@ -28,7 +28,7 @@ from server.http.wire.send_deadlines import SendDeadlines
 from server.process.app import create_app
 from server.process.engine_watch import ENGINE_LOST, EngineWatch
 from server.process.logs import LogFileError, configure_logs
-from server.process.start_report import LoadProgress, curl_line, tell_memory
+from server.process.start_report import LoadProgress, curl_line, tell_loop, tell_memory
 from server.request.model_host import ModelHost
 from server.settings import Settings
 
@@ -135,8 +135,8 @@ class ServerProcess:
         has_cuda = "cuda" in read_build_info().profile
         if self._settings.gpu_layers > 0 and not has_cuda:
             self._log.warning("--gpu-layers has no effect: this build has no GPU support")
-        if decode_loop.loop != "device" and has_cuda:
-            self._log.warning(f"the token loop is: {decode_loop.loop}", reason=decode_loop.reason)
+        if has_cuda:
+            tell_loop(self._log, decode_loop)
         tell_memory(self._log, decode_loop, self._engine.stats().n_window_graphs)
         self._log.info(
             "ready",

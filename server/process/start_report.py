@@ -4,6 +4,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final, TextIO
 
 import structlog
@@ -14,6 +15,11 @@ from server.settings import Settings
 _MIB: Final = 1024 * 1024
 _KINDS: Final = {"weights": "weights", "kv": "kv", "compute": "computing"}
 _BAR_WIDTH: Final = 30
+# docs/internals/gpu-loop.md, Several cards.
+_COST_OF_A_SPLIT: Final = (
+    "the host decodes token by token; on two H200 an 8B model so made 257 tokens a second instead "
+    "of 286, with 4.2 ms of CPU time a token instead of 0.1"
+)
 _LOG_EVERY_S: Final = 0.5
 _DRAW_EVERY_S: Final = 0.1
 
@@ -50,12 +56,27 @@ class LoadProgress:
             self._terminal.flush()
 
 
+def tell_loop(log: structlog.stdlib.BoundLogger, loop: DecodeLoop) -> None:
+    """Which card was chosen, and who runs the token loop if it is not that card."""
+    if loop.choice and len(loop.cards) <= 1:
+        log.info(loop.choice)
+    if loop.loop == "device":
+        return
+    more = {}
+    if len(loop.cards) > 1:
+        more = {"cause": loop.choice} if loop.choice else {}
+        more["cost"] = _COST_OF_A_SPLIT
+    log.warning(f"the token loop is: {loop.loop}", reason=loop.reason, **more)
+
+
 def tell_memory(log: structlog.stdlib.BoundLogger, loop: DecodeLoop, n_window_graphs: int) -> None:
     """One line about where the model lies; the parts of it for who debugs."""
     elsewhere = {"not_on_gpu": loop.n_elsewhere} if loop.n_elsewhere else {}
     log.info("memory", **memory_by_kind(loop.memory_bytes), **elsewhere)
+    card = {} if loop.card is None else asdict(loop.card)
     log.debug(
         "residency",
+        card=card,
         bytes={name: dict(use) for name, use in loop.memory_bytes.items()},
         decode_nodes=dict(loop.n_graph_nodes),
         splits=loop.n_graph_splits,

@@ -102,11 +102,12 @@ class DeviceSettings(OptionGroup):
         SplitMode,
         Option(
             ("-sm", "--split-mode"),
-            "several GPUs: none, layer, row or tensor",
+            "several GPUs: none, layer, row or tensor; auto: none, on the emptiest GPU, where the "
+            "model fits there, else layer; layer where -dev, -ts or -mg is given",
             env="SPLIT_MODE",
             metavar="MODE",
         ),
-    ] = "layer"
+    ] = "auto"
     tensor_split: Annotated[
         str,
         Option(
@@ -187,6 +188,12 @@ class DeviceSettings(OptionGroup):
     def tensor_shares(self) -> tuple[float, ...]:
         """`tensor_split` as numbers."""
         return tuple(float(part) for part in _parts(self.tensor_split))
+
+    @property
+    def split_mode_in_force(self) -> SplitMode:
+        """`split_mode`, which is llama.cpp's own where GPUs are chosen in another way."""
+        is_chosen = self.device or self.tensor_split or "main_gpu" in self.model_fields_set
+        return "layer" if self.split_mode == "auto" and is_chosen else self.split_mode
 
     def device_names(self) -> tuple[str, ...]:
         """`device` as names."""

@@ -81,7 +81,7 @@ class Settings(
             kv_overrides=tuple(split_list(self.override_kv)),
             devices=self.device_names(),
             tensor_overrides=self.tensor_overrides(),
-            split_mode=self.split_mode,
+            split_mode=self.split_mode_in_force,
             tensor_split=self.tensor_shares(),
             main_gpu=self.main_gpu,
             repack=self.repack,

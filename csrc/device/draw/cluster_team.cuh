@@ -1,9 +1,10 @@
-// The threads that work on a wide list: all blocks of the cluster or, for a short list, one block.
-// Device code of sample_kernels.cu.
+// The threads that work on a wide list: all blocks of the cluster (or of the grid, on cards that
+// have no clusters) or, for a short list, one block. Device code of sample_kernels.cu.
 #pragma once
 
 #include <cooperative_groups.h>
 
+#include "device/draw/card_code.h"
 #include "device/state/wide_scratch.h"
 
 namespace unpaced {
@@ -25,6 +26,24 @@ __device__ inline TeamRoom& team_room() {
   return *reinterpret_cast<TeamRoom*>(dynamic_shared);
 }
 
+// Waits until all blocks of the row have arrived, and sees what they have written. They must all be
+// on the card at once: a cooperative launch sees to it. The counter is never put back: as many
+// blocks come every time, a power of two, so that it may overflow.
+__device__ inline void sync_blocks(std::uint32_t n_blocks) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    auto* arrived =
+        reinterpret_cast<std::uint32_t*>(team_room().scratch.broadcast + kBroadcastWords);
+    __threadfence();
+    const std::uint32_t before = atomicAdd(arrived, 1U);
+    const std::uint32_t all = before - before % n_blocks + n_blocks;
+    while (static_cast<std::int32_t>(*static_cast<volatile std::uint32_t*>(arrived) - all) < 0) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
+}
+
 // Every thread holds the same Team; calls are made by all its threads at the same place. What
 // threads write to global memory the others see after sync().
 struct Team {
@@ -36,7 +55,11 @@ struct Team {
   __device__ void sync() const {
     __syncwarp();  // the cluster's barrier takes a warp's arrival for all its threads'
     if (n_blocks > 1) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 900
+      sync_blocks(static_cast<std::uint32_t>(n_blocks));
+#else
       cooperative_groups::this_cluster().sync();
+#endif
     } else {
       __syncthreads();
     }

@@ -21,7 +21,8 @@ __device__ inline std::int32_t bucket_of(float best, float logit) {
 // as softmax and top-p round them, are sure to have reached p. The values are exp(logit - best), in
 // the list's order, with their page_sum.
 __device__ __noinline__ void drop_far_from_nucleus(Team& team, WideList& c, float best, float p) {
-  if (c.size < kMinFiltered || team.n_blocks == 1) return;
+  // Of a cluster one block stays for short lists only; where there is none it has the long ones.
+  if (c.size < kMinFiltered || (kHasClusters && team.n_blocks == 1)) return;
   const WideScratch& s = team_room().scratch;
   // In integers, rounded down: adding floats to shared memory is slow.
   constexpr float kUnits = 262144.0F;

@@ -162,7 +162,11 @@ __device__ std::int32_t find_in_pages(std::int32_t n, double divisor, const Sear
   for (std::int32_t i = lane(); i < n_pages; i += 32) {
     n_before += search.found(s.page_start[i]) ? 0 : 1;
   }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
+  n_before = warp_reduce(n_before, [](std::int32_t a, std::int32_t b) { return a + b; });
+#else
   n_before = __reduce_add_sync(kAllLanes, n_before);
+#endif
 #pragma unroll 1
   for (std::int32_t page = max(n_before - 1, 0); page < n_pages; ++page) {
     auto sum = static_cast<Value>(s.page_start[page]);

@@ -5,6 +5,8 @@
 // that do, so the selection reads only those groups again.
 #pragma once
 
+#include <type_traits>
+
 #include "device/draw/row_keys.cuh"
 #include "device/draw/sample_kernels.h"
 #include "sampling/arithmetic/float_math.h"
@@ -18,7 +20,7 @@ inline constexpr int kMaxHot = 4096;     // groups that may hold a selected logi
 inline constexpr int kMaxFound = kRoom;  // logits that reach the selection's threshold
 
 // Shared memory of the drawing block beside the groups' keys.
-struct Shared {
+struct RoomyShared {
   TeamRoom team;  // its words hold the keys found
   std::int32_t hot[kMaxHot];
   Candidate list[kMaxListed];
@@ -30,6 +32,25 @@ struct Shared {
   std::int32_t n_found;
   std::int32_t first;  // the lowest index of a search
 };
+
+// The same for 64 KiB: the hot groups are done with when the chain begins to need its scratch.
+struct CompactShared {
+  TeamRoom team;
+  union {
+    std::int32_t hot[kMaxHot];
+    alignas(8) Candidate scratch[kMaxListed];
+  };
+  Candidate list[kMaxListed];
+  std::uint64_t best_of_warp[kThreads / 32];
+  double u;
+  double total;
+  std::int32_t n_hot;
+  std::int32_t n_found;
+  std::int32_t first;
+};
+static_assert(sizeof(CompactShared) <= 64 * 1024);
+
+using Shared = std::conditional_t<kIsCompact, CompactShared, RoomyShared>;
 
 // How many of the block's keys reach `ordered`; each thread brings those of keys[thread + i *
 // 1024]. The whole block; the same answer for every thread.

@@ -171,7 +171,7 @@ struct Drawing {
   const StepRow& row;
   DeviceSamplerState& s;
   Shared& shared;
-  std::uint64_t* keys;  // of the row's groups, each block's own copy
+  std::uint64_t* keys;  // of the row's groups: each block's own copy, or where they are
   std::int32_t n_keys;
   Team& team;
   std::uint64_t best;    // of the keys
@@ -189,10 +189,14 @@ __device__ StepPlan read_step(Drawing& d) {
     *d.s.scratch.u = d.shared.u;
   }
   if (threadIdx.x == 0) d.shared.team.scratch = d.s.scratch;
-  for (std::int32_t i = threadIdx.x; i < d.n_keys; i += kThreads) d.keys[i] = d.row.group_best[i];
+  const bool are_near = !kIsCompact || d.keys != d.row.group_best;
+  for (std::int32_t i = threadIdx.x; are_near && i < d.n_keys; i += kThreads) {
+    d.keys[i] = d.row.group_best[i];
+  }
   d.legal = *d.row.illegal == 0;
   d.team.sync();
   d.best = best_key(d.keys, d.n_keys, d.shared);
+  if (!are_near) d.team.sync();  // the first block may change them from here on
   return plan;
 }
 
@@ -234,8 +238,9 @@ __device__ void finish_report(Drawing& d, TokenId token) {
   __threadfence_system();  // before the entry; the block's other threads were waited for
 }
 
-// The row's token, drawn, published and fed to its next step. blockIdx.y is the row; the blocks of
-// its cluster are the team, of which the first one has the row's key, list and text to itself.
+// The row's token, drawn, published and fed to its next step. blockIdx.y is the row; its blocks, a
+// cluster or all of the grid, are the team, of which the first one has the row's key, list and text
+// to itself.
 //
 //   phase       blocks                      then
 //   read_step   all                         sync(): keys, random number and scratch are seen
@@ -262,7 +267,8 @@ __global__ void __launch_bounds__(kThreads)
   Drawing d{.row = row,
             .s = s,
             .shared = shared,
-            .keys = reinterpret_cast<std::uint64_t*>(&shared + 1),
+            .keys = kIsCompact && a.keys_are_far ? row.group_best
+                                                 : reinterpret_cast<std::uint64_t*>(&shared + 1),
             .n_keys = (row.n_vocab + kGroup - 1) / kGroup,
             .team = team};
   const StepPlan plan = read_step(d);
@@ -289,43 +295,21 @@ __global__ void index_counts(DeviceSamplerState* sampling, std::int32_t n_counts
   if (i < n_counts) sampling->counts.index[sampling->counts.entries[i].token] = i;
 }
 
-std::size_t shared_bytes(std::int32_t n_vocab) {
-  return static_cast<std::size_t>(n_groups(n_vocab)) * sizeof(std::uint64_t) + sizeof(Shared);
-}
-
-// As many blocks in one cluster as the device can hold. Throws std::runtime_error if it holds none.
-cudaLaunchConfig_t cluster_launch(std::int32_t n_vocab, cudaLaunchAttribute& cluster) {
-  cudaLaunchConfig_t config{};
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = shared_bytes(n_vocab);
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  for (unsigned n_blocks = kMaxTeamBlocks; n_blocks > 0; n_blocks /= 2) {
-    cluster.val.clusterDim = {n_blocks, 1, 1};
-    config.gridDim = dim3(n_blocks, kStepRows);
-    int n_clusters = 0;
-    if (cudaOccupancyMaxActiveClusters(&n_clusters, draw_and_feed, &config) == cudaSuccess &&
-        n_clusters > 0) {
-      return config;
-    }
-    cudaGetLastError();
-  }
-  throw std::runtime_error("the device holds no cluster of the drawing kernel's blocks");
-}
+const void* draw_kernel() { return reinterpret_cast<const void*>(draw_and_feed); }
 
 }  // namespace
 
 std::int32_t n_groups(std::int32_t n_vocab) noexcept { return (n_vocab + kGroup - 1) / kGroup; }
 
-void prepare_step_kernels(std::int32_t n_vocab) {
-  if (cudaFuncSetAttribute(draw_and_feed, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(shared_bytes(n_vocab))) != cudaSuccess) {
-    cudaGetLastError();
-    throw std::runtime_error("the vocabulary is too large for the device's shared memory");
-  }
-  cuda_check(cudaFuncSetAttribute(draw_and_feed, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-             "cudaFuncSetAttribute");
+CardCode step_kernel_code() { return card_code(draw_kernel()); }
+
+DrawLaunch prepare_step_kernels(std::int32_t n_vocab, const DrawLimits& limits) {
+  const DrawRoom room{.roomy = sizeof(RoomyShared),
+                      .compact = sizeof(CompactShared),
+                      .keys = static_cast<std::size_t>(n_groups(n_vocab)) * sizeof(std::uint64_t)};
+  StepKernelArguments none{};
+  void* arguments[] = {&none};
+  return choose_draw_launch(draw_kernel(), room, limits, arguments);
 }
 
 void launch_step_guard(const LaneControl* control, cudaGraphConditionalHandle handle,
@@ -334,16 +318,15 @@ void launch_step_guard(const LaneControl* control, cudaGraphConditionalHandle ha
   cuda_check(cudaGetLastError(), "guard_step");
 }
 
-void launch_step_kernels(const StepKernelArguments& a, cudaStream_t stream) {
+void launch_step_kernels(const StepKernelArguments& a, const DrawLaunch& draw,
+                         cudaStream_t stream) {
   const std::int32_t n_vocab = a.rows[0].n_vocab;
   const std::int32_t n_threads = (n_vocab + 3) / 4;
   const auto n_blocks = static_cast<unsigned>((n_threads + kScanThreads - 1) / kScanThreads);
   scan_row<<<dim3(n_blocks, kStepRows), kScanThreads, 0, stream>>>(a);
   cuda_check(cudaGetLastError(), "scan_row");
-  cudaLaunchAttribute cluster{};
-  cudaLaunchConfig_t config = cluster_launch(n_vocab, cluster);
-  config.stream = stream;
-  cuda_check(cudaLaunchKernelEx(&config, draw_and_feed, a), "draw_and_feed");
+  const DrawConfig config(draw, kStepRows, stream);
+  cuda_check(cudaLaunchKernelEx(&config.get(), draw_and_feed, a), "draw_and_feed");
 }
 
 void launch_index_counts(DeviceSamplerState* sampling, std::int32_t n_counts, cudaStream_t stream) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/draw/draw_launch.h"
 #include "device/state/loop_state.h"
 
 namespace unpaced {
@@ -29,20 +30,25 @@ struct StepKernelArguments {
   StepRow rows[kStepRows];
   cudaGraphConditionalHandle loop;  // of the WHILE node that the step is the body of, if `loops`
   bool loops;
+  bool keys_are_far;  // as the DrawLaunch has it
 };
 
 [[nodiscard]] std::int32_t n_groups(std::int32_t n_vocab) noexcept;
 
-// Once before the first launch: raises the shared memory limit. Throws std::runtime_error if the
-// vocabulary is too large for this device.
-void prepare_step_kernels(std::int32_t n_vocab);
+// The code of the drawing kernel on the current device. Throws as card_code().
+[[nodiscard]] CardCode step_kernel_code();
+
+// Once before the first launch, for the current device: how to draw there. Throws as
+// choose_draw_launch().
+[[nodiscard]] DrawLaunch prepare_step_kernels(std::int32_t n_vocab, const DrawLimits& limits = {});
 
 // Enqueues the kernel that has the IF node of `handle` skip its body after the loop has been left.
 void launch_step_guard(const LaneControl* control, cudaGraphConditionalHandle handle,
                        cudaStream_t stream);
 
 // Enqueues both kernels.
-void launch_step_kernels(const StepKernelArguments& arguments, cudaStream_t stream);
+void launch_step_kernels(const StepKernelArguments& arguments, const DrawLaunch& draw,
+                         cudaStream_t stream);
 
 // Enqueues the kernel that indexes sampling->counts.entries after an upload.
 void launch_index_counts(DeviceSamplerState* sampling, std::int32_t n_counts, cudaStream_t stream);

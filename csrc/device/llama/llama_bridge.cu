@@ -25,6 +25,8 @@ LlamaBridge::LlamaBridge(llama_context* context) : inside_(std::make_unique<Insi
 
 LlamaBridge::~LlamaBridge() = default;
 
+int LlamaBridge::device() const noexcept { return inside_->index; }
+
 cudaStream_t LlamaBridge::stream() const noexcept { return inside_->cuda_context().stream(); }
 
 const StepInputs& LlamaBridge::inputs() const noexcept { return inside_->inputs; }
@@ -50,7 +52,7 @@ const Residency& LlamaBridge::residency() const noexcept { return inside_->resid
 
 Residency LlamaBridge::describe(llama_context* context) {
   Residency found;
-  list_elsewhere(context, found);
+  list_places(context, found);
   ggml_cgraph* graph = context->get_gf_res_prev()->get_gf();
   ggml_backend_sched_t scheduler = context->get_sched();
   if (graph != nullptr && scheduler != nullptr) count_nodes(scheduler, graph, found);

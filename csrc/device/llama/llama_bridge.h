@@ -45,6 +45,7 @@ struct NodeRange {
 // Every method: decode thread only; throws std::runtime_error.
 class LlamaBridge {
  public:
+  // The model must be on one device, which becomes the calling thread's.
   // Takes the backend and the memory, and runs a step on them: the KV must be empty, and cleared
   // after. Throws with the reason (one sentence) if this model, context or build cannot be served
   // exactly.
@@ -53,6 +54,8 @@ class LlamaBridge {
   LlamaBridge(const LlamaBridge&) = delete;
   LlamaBridge& operator=(const LlamaBridge&) = delete;
 
+  // CUDA's number of the device that has the model, and that this thread's calls are for.
+  [[nodiscard]] int device() const noexcept;
   [[nodiscard]] cudaStream_t stream() const noexcept;
   [[nodiscard]] const StepInputs& inputs() const noexcept;
   // Cells of one stream: the largest window.

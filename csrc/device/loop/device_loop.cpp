@@ -16,17 +16,16 @@ constexpr std::int32_t kWindowsAhead = 16;
 }  // namespace
 
 DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, DecodeLoop kind,
-                       std::chrono::microseconds stall)
+                       std::chrono::microseconds stall, const DrawLimits& limits)
     : bridge_(bridge),
       kind_(kind),
       n_ctx_(model.n_ctx_slot()),
       stall_(stall),
+      draw_(prepare_step_kernels(model.n_vocab(), limits)),
       lanes_{Lane(model, bridge.n_cells())},
       graphs_(bridge, program(false),
               kind == DecodeLoop::kDevice ? WindowLaunch::kLoop : WindowLaunch::kGuardedStep),
-      masked_graphs_(bridge, program(true), WindowLaunch::kStep) {
-  prepare_step_kernels(model.n_vocab());
-}
+      masked_graphs_(bridge, program(true), WindowLaunch::kStep) {}
 
 DeviceLoop::~DeviceLoop() {
   drop();
@@ -44,14 +43,17 @@ MakeStepProgram DeviceLoop::program(bool keeps_rows) const {
       program.then([this](const StepSite& site) { lane().keep_row(site.logits, site.stream); });
     }
     program.then(
-        [this](const StepSite& site) { launch_step_kernels(arguments(site), site.stream); });
+        [this](const StepSite& site) { launch_step_kernels(arguments(site), draw_, site.stream); });
     return program;
   };
 }
 
 StepKernelArguments DeviceLoop::arguments(const StepSite& site) const noexcept {
   const StepInputs inputs = bridge_.inputs().of_row(0, site.window.n_kv);
-  return {.rows = {lane().row(site.logits, inputs)}, .loop = site.condition, .loops = site.loops};
+  return {.rows = {lane().row(site.logits, inputs)},
+          .loop = site.condition,
+          .loops = site.loops,
+          .keys_are_far = draw_.keys_are_far};
 }
 
 bool DeviceLoop::launch(Slot& slot, const Sampler& sampler) {
@@ -150,7 +152,7 @@ void DeviceLoop::draw_again(Sampler& sampler, std::span<const std::uint32_t> mas
                 .loops = false};
   if (site.logits == nullptr) throw std::runtime_error("the decode graph's memory is gone");
   lane().draw_again(sampler, mask, site.logits, site.stream);
-  launch_step_kernels(arguments(site), site.stream);
+  launch_step_kernels(arguments(site), draw_, site.stream);
   marker_.clear();
   stream_is_busy_ = true;
   pacer_.launched(StepPacer::Clock::now());

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "decode/interruption.h"
+#include "device/draw/draw_launch.h"
 #include "device/lane/lane.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/step_pacer.h"
@@ -26,7 +27,7 @@ class DeviceLoop {
  public:
   // `model` and `bridge` outlive this. stall: how long the GPU may be silent; 0: there is no limit.
   DeviceLoop(const Model& model, LlamaBridge& bridge, DecodeLoop kind,
-             std::chrono::microseconds stall);
+             std::chrono::microseconds stall, const DrawLimits& limits);
   // Has the GPU leave, and waits for that.
   ~DeviceLoop();
   DeviceLoop(const DeviceLoop&) = delete;
@@ -39,6 +40,9 @@ class DeviceLoop {
   [[nodiscard]] std::size_t n_graphs() const noexcept {
     return graphs_.size() + masked_graphs_.size();
   }
+
+  // How tokens are drawn on this card.
+  [[nodiscard]] const DrawLaunch& draw() const noexcept { return draw_; }
 
   [[nodiscard]] Lane& lane() noexcept { return lanes_.front(); }
   [[nodiscard]] const Lane& lane() const noexcept { return lanes_.front(); }
@@ -104,6 +108,7 @@ class DeviceLoop {
   const DecodeLoop kind_;
   const std::int32_t n_ctx_;
   const std::chrono::microseconds stall_;
+  const DrawLaunch draw_;
   std::array<Lane, kStepRows> lanes_;
   WindowGraphs graphs_;
   WindowGraphs masked_graphs_;   // one step, whose rows of logits are kept

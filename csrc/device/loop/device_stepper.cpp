@@ -20,12 +20,12 @@ bool is_any_active(std::span<const Slot> slots) {
 }  // namespace
 
 DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& config,
-                             Counters& counters, DecodeLoop loop)
+                             Counters& counters, DecodeLoop loop, const DrawLimits& limits)
     : model_(std::move(model)),
       counters_(counters),
       host_(model_, config, counters),
       bridge_(model_->context()),
-      loop_(*model_, bridge_, loop, std::chrono::microseconds(config.stall_us)),
+      loop_(*model_, bridge_, loop, std::chrono::microseconds(config.stall_us), limits),
       policy_(host_, counters, config.n_slots) {
   if (host_.cell_store() != nullptr && DeviceCellStore::can_copy(bridge_)) {
     cells_.emplace(*host_.cell_store(), bridge_);

@@ -21,8 +21,9 @@ class DeviceStepper final : public Stepper {
  public:
   // Takes the device memory and tests the loop against llama_decode. Throws std::runtime_error with
   // the reason if this model, context, build or device cannot be served exactly.
+  // limits: of the draw's launches.
   DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& config, Counters& counters,
-                DecodeLoop loop);
+                DecodeLoop loop, const DrawLimits& limits);
 
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return host_.n_ctx(); }
   void attach(Interruption& interruption) override { loop_.attach(interruption); }
@@ -38,6 +39,9 @@ class DeviceStepper final : public Stepper {
   [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
 
   [[nodiscard]] const Residency& residency() const noexcept { return bridge_.residency(); }
+  // CUDA's number of the device.
+  [[nodiscard]] int device() const noexcept { return bridge_.device(); }
+  [[nodiscard]] const DrawLaunch& draw() const noexcept { return loop_.draw(); }
 
  private:
   [[nodiscard]] Lane& lane() noexcept { return loop_.lane(); }

@@ -60,7 +60,10 @@ class LoopTest {
  private:
   void compare_logits(Slot& slot, const std::vector<std::vector<float>>& expected,
                       std::span<const TokenId> tokens);
-  void compare_tokens(Slot& slot, std::span<const TokenId> tokens);
+  // The first token is given, the GPU draws the others.
+  void compare_tokens(Slot& slot, std::span<const TokenId> tokens, const SamplingParams& sampling);
+  // A token from the whole row: all the blocks that the card has for that draw it.
+  void compare_draw(Slot& slot, const std::vector<float>& row);
   // Takes what the GPU has published: these tokens, from slot.n_decoded on.
   void take(const Lane::Progress& progress, Slot& slot, std::span<const TokenId> tokens);
 
@@ -93,17 +96,20 @@ bool LoopTest::check_steps(Slot& slot, std::int32_t border, std::int32_t n_steps
     logits.emplace_back(row, row + n_vocab);
     tokens.push_back(argmax(row, n_vocab));
   }
-  for (const bool loops : {false, true}) {
+  const auto back = [&] {
     llama_memory_seq_rm(llama_get_memory(context), slot.sequence, n_before, -1);
     slot.cells = prompt;
     slot.cells.reserve(prompt.size() + static_cast<std::size_t>(n_steps));
     slot.next_token = tokens.front();
-    if (loops) {
-      compare_tokens(slot, tokens);
-    } else {
-      compare_logits(slot, logits, tokens);
-    }
-  }
+  };
+  back();
+  compare_logits(slot, logits, tokens);
+  back();
+  compare_draw(slot, logits.front());
+  back();
+  SamplingParams greedy;
+  greedy.temperature = 0.0F;
+  compare_tokens(slot, tokens, greedy);
   return true;
 }
 
@@ -138,10 +144,20 @@ void LoopTest::compare_logits(Slot& slot, const std::vector<std::vector<float>>&
   }
 }
 
-void LoopTest::compare_tokens(Slot& slot, std::span<const TokenId> tokens) {
+void LoopTest::compare_draw(Slot& slot, const std::vector<float>& row) {
+  SamplingParams sampling;
+  sampling.seed = 1;
+  sampling.top_k = 0;
+  Sampler host(model_.n_vocab(), model_.n_ctx_slot());
+  host.reset(sampling, {}, nullptr, slot.cells);
+  compare_tokens(slot, std::array{slot.next_token, host.sample(row.data()).token}, sampling);
+}
+
+void LoopTest::compare_tokens(Slot& slot, std::span<const TokenId> tokens,
+                              const SamplingParams& sampling) {
   RequestSpec spec;
   spec.max_tokens = static_cast<std::int32_t>(tokens.size()) - 1;
-  spec.sampling.temperature = 0.0F;
+  spec.sampling = sampling;
   slot.spec = &spec;
   slot.n_decoded = 0;
   sampler_.reset(spec.sampling, {}, nullptr, slot.cells);

@@ -47,14 +47,15 @@ class WideMemory {
         page_count_(n_pages),
         histogram_(static_cast<std::size_t>(kMaxTeamBlocks) * kRadixBuckets),
         partial_(2 * kMaxTeamBlocks),
-        broadcast_(4),
+        broadcast_(kBroadcastWords + 1),
         u_(1),
         nucleus_sums_(kMaxTeamBlocks * kNucleusRoom),
         nucleus_mass_(static_cast<std::size_t>(kMaxTeamBlocks) * kMassBuckets),
         listed_(kMaxSureListed),
         n_listed_(1),
         repetition_(n_vocab) {
-    cuda_check(cudaMemset(repetition_.data(), 0, n_vocab * sizeof(std::int32_t)), "cudaMemset");
+    fill_now(repetition_.data(), 0, n_vocab * sizeof(std::int32_t));
+    fill_now(broadcast_.data(), 0, broadcast_.size() * sizeof(std::uint64_t));
   }
 
   DeviceArray<Item> items_[2];

@@ -10,6 +10,7 @@ namespace unpaced {
 inline constexpr std::int32_t kPage = 256;          // elements that one warp adds at a time
 inline constexpr std::int32_t kMaxTeamBlocks = 16;  // of the cluster that draws
 inline constexpr std::int32_t kRadixBuckets = 256;
+inline constexpr std::int32_t kBroadcastWords = 4;
 inline constexpr std::int32_t kMassBuckets = 1024;    // of logits, by certain_draw.cuh
 inline constexpr std::int32_t kNucleusRoom = 8;       // sums that a block leaves there
 inline constexpr std::int32_t kMaxSureListed = 1024;  // tokens among which it draws
@@ -31,7 +32,8 @@ struct WideScratch {
   std::int32_t* page_count;     // n_pages
   std::uint32_t* histogram;     // kMaxTeamBlocks x kRadixBuckets
   std::uint64_t* partial;       // 2 x kMaxTeamBlocks: of reductions
-  std::uint64_t* broadcast;     // 4: what one warp found out for all
+  std::uint64_t* broadcast;     // kBroadcastWords: what one warp found out for all; then one word
+                                // that counts the blocks' arrivals at a grid's barrier
   double* u;                    // 1: the draw's number of the random stream
   double* nucleus_sums;         // kMaxTeamBlocks x kNucleusRoom
   std::uint32_t* nucleus_mass;  // kMaxTeamBlocks x kMassBuckets

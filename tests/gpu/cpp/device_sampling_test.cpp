@@ -1,13 +1,21 @@
 // Draws the same tokens by the device's kernels and by the host's sampling core, from the same rows
 // of logits, for random chains over vocabularies of several sizes.
 //
-//   device_sampling_test [chains of each kind] [seed] [vocabulary] [the only kind]
+//   device_sampling_test [team=block|grid|cluster] [shared=KIB]
+//                        [chains of each kind] [seed] [vocabulary] [the only kind]
+//
+// team and shared: what the card's launch may have at most, so that one card shows what another one
+// runs. A team that this card's code has not, or a vocabulary that does not fit, ends with
+// status 3.
 //
 // Kinds: -3 top-p with min-p and a temperature at most, -2 mirostat, -1 mixed, 0 .. 8 one link
 // alone.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
+#include <optional>
+#include <stdexcept>
 #include <string>
 
 #include "nucleus_cases.h"
@@ -25,6 +33,16 @@ constexpr std::int32_t kSteps = 6;
 constexpr std::int32_t kMaxReports = 12;
 constexpr std::int32_t kNucleus = -3;      // the kind of chain that nucleus_cases.h makes
 constexpr std::int32_t kManyTokens = 700;  // enough for each of its ways
+
+constexpr int kCannot = 3;  // the exit status
+
+DrawTeam team_of(const std::string& name) {
+  for (const DrawTeam team : {DrawTeam::kBlock, DrawTeam::kGrid, DrawTeam::kCluster}) {
+    if (name == name_of(team)) return team;
+  }
+  std::printf("there is no team %s\n", name.c_str());
+  std::exit(2);
+}
 
 struct Tally {
   std::int32_t n_chains = 0;
@@ -132,13 +150,39 @@ void compare(StepRig& rig, Sampler& sampler, TopLogprobs& top, Random& random, R
 }  // namespace
 
 int main(int argc, char** argv) {
+  DrawLimits limits;
+  std::string team;
+  for (; argc > 1 && std::strchr(argv[1], '=') != nullptr; --argc, ++argv) {
+    const std::string option = argv[1];
+    if (option.starts_with("team=")) {
+      team = option.substr(5);
+      limits.team = team_of(team);
+    } else if (option.starts_with("shared=")) {
+      limits.shared_bytes = static_cast<std::size_t>(std::atoi(option.c_str() + 7)) * 1024;
+    } else {
+      return 2;
+    }
+  }
   const std::int32_t n_chains = argc > 1 ? std::atoi(argv[1]) : 20;
   const auto seed = static_cast<std::uint32_t>(argc > 2 ? std::atoi(argv[2]) : 1);
   std::vector<std::int32_t> sizes{1, 2, 33, 700, 5000, 32000, 128256};
   if (argc > 3) sizes = {std::atoi(argv[3])};
   std::int32_t n_different = 0;
   for (const std::int32_t n_vocab : sizes) {
-    StepRig rig(n_vocab, kContext);
+    std::optional<StepRig> made;
+    try {
+      made.emplace(n_vocab, kContext, limits);
+    } catch (const std::runtime_error& e) {
+      std::printf("vocabulary %6d: %s\n", n_vocab, e.what());
+      return kCannot;
+    }
+    StepRig& rig = *made;
+    const CardCode code = step_kernel_code();
+    std::printf("vocabulary %6d: card %s, code from %s for %s, %s of %d, keys %s\n", n_vocab,
+                capability_text(code.card).c_str(), capability_text(code.ptx).c_str(),
+                capability_text(code.binary).c_str(), name_of(rig.draw.team), rig.draw.n_blocks,
+                rig.draw.keys_are_far ? "far" : "near");
+    if (!team.empty() && rig.draw.team != limits.team) return kCannot;
     Sampler sampler(n_vocab, kContext);
     TopLogprobs top(n_vocab);
     Random random(seed);

@@ -12,8 +12,9 @@ namespace unpaced::test {
 
 class StepRig {
  public:
-  StepRig(std::int32_t n_vocab, std::int32_t n_ctx)
+  StepRig(std::int32_t n_vocab, std::int32_t n_ctx, const DrawLimits& limits = {})
       : n_vocab_(n_vocab),
+        draw(prepare_step_kernels(n_vocab, limits)),
         sampler(n_vocab, n_ctx),
         logits_(static_cast<std::size_t>(n_vocab)),
         group_best_(static_cast<std::size_t>(n_groups(n_vocab))),
@@ -23,12 +24,10 @@ class StepRig {
         mailbox_(1),
         words_(16),
         mask_(4096) {
-    cuda_check(cudaMemset(illegal_.data(), 0, sizeof(std::int32_t)), "cudaMemset");
-    cuda_check(cudaMemset(pause_tokens_.data(), 0, pause_tokens_.size() * sizeof(std::uint32_t)),
-               "cudaMemset");
-    cuda_check(cudaMemset(control_.data(), 0, sizeof(LaneControl)), "cudaMemset");
+    fill_now(illegal_.data(), 0, sizeof(std::int32_t));
+    fill_now(pause_tokens_.data(), 0, pause_tokens_.size() * sizeof(std::uint32_t));
+    fill_now(control_.data(), 0, sizeof(LaneControl));
     cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
-    prepare_step_kernels(n_vocab);
   }
   ~StepRig() { cudaStreamDestroy(stream_); }
   StepRig(const StepRig&) = delete;
@@ -46,11 +45,10 @@ class StepRig {
   void start(std::int32_t n_steps) {
     LaneControl control{};
     control.n_steps = n_steps;
-    cuda_check(cudaMemcpy(control_.data(), &control, sizeof control, cudaMemcpyHostToDevice),
-               "cudaMemcpy");
+    copy_up_now(control_.data(), &control, sizeof control);
   }
 
-  void enqueue_step() { launch_step_kernels(arguments(), stream_); }
+  void enqueue_step() { launch_step_kernels(arguments(), draw, stream_); }
 
   // The token of step `i`, -1 if none could be drawn.
   [[nodiscard]] TokenId token(std::int32_t i) const {
@@ -74,12 +72,14 @@ class StepRig {
                       .mailbox = mailbox_.device(),
                       .inputs = inputs}},
             .loop = {},
-            .loops = false};
+            .loops = false,
+            .keys_are_far = draw.keys_are_far};
   }
 
   const std::int32_t n_vocab_;
 
  public:
+  const DrawLaunch draw;
   DeviceSampler sampler;
 
  private:

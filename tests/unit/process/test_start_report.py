@@ -2,14 +2,16 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from structlog.testing import capture_logs
 
 from engine_ext import DecodeLoop
-from server.process.start_report import LoadProgress, curl_line, tell_memory
+from server.process.start_report import LoadProgress, curl_line, tell_loop, tell_memory
 from server.settings import Settings
 
 MIB = 1024 * 1024
@@ -53,6 +55,43 @@ def test_memory_is_one_line_that_can_be_read_and_the_rest_is_debug() -> None:
     assert second["not_on_gpu"] == 2
     assert (detail["log_level"], detail["window_graphs"]) == ("debug", 3)
     assert not any(isinstance(value, dict | list) for value in first.values())
+
+
+def card_loop(**changes: Any) -> DecodeLoop:
+    return replace(
+        replace(
+            loop(),
+            loop="device",
+            device="NVIDIA H200",
+            choice="the model goes to CUDA1, the emptiest of 2 cards; -sm layer splits it",
+            cards=["CUDA1"],
+        ),
+        **changes,
+    )
+
+
+def test_a_card_that_was_chosen_is_named_with_what_chooses_otherwise() -> None:
+    with capture_logs() as lines:
+        tell_loop(log(), card_loop())
+        tell_loop(log(), card_loop(loop="host", reason="LoRA adapters are loaded"))
+    chosen, again, host = lines
+    assert chosen["log_level"] == again["log_level"] == "info"
+    assert chosen["event"].startswith("the model goes to CUDA1")
+    assert (host["log_level"], host["event"]) == ("warning", "the token loop is: host")
+    assert host["reason"] == "LoRA adapters are loaded"
+    assert "cost" not in host
+
+
+def test_a_model_on_several_cards_is_a_warning_with_cause_and_cost() -> None:
+    split = {"loop": "host", "reason": "the model is split", "cards": ["CUDA0", "CUDA1"]}
+    with capture_logs() as lines:
+        tell_loop(log(), card_loop(**split))
+        tell_loop(log(), replace(card_loop(**split), choice=""))  # as it was asked for
+    found, asked = lines
+    assert found["log_level"] == asked["log_level"] == "warning"
+    assert found["cause"].startswith("the model goes to")
+    assert "tokens a second" in found["cost"] == asked["cost"]
+    assert "cause" not in asked
 
 
 def test_a_terminal_has_a_line_that_redraws_itself(monkeypatch: pytest.MonkeyPatch) -> None:
