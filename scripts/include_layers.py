@@ -28,6 +28,7 @@ LAYERS = (
     ("decode",),
     ("model",),
     ("host", "device/state"),
+    ("device/launch",),
     ("device/draw", "device/llama"),
     ("device/lane", "device/card"),
     ("device/loop",),

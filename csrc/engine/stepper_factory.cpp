@@ -47,16 +47,18 @@ std::unique_ptr<Stepper> fall_back(std::shared_ptr<Model> model, const EngineCon
 
 namespace {
 
+// refusal: why one block draws alone where several were to.
 std::unique_ptr<DeviceStepper> make_device_stepper(const std::shared_ptr<Model>& model,
                                                    const EngineConfig& config, Counters& counters,
-                                                   DecodeLoop loop) {
+                                                   DecodeLoop loop, std::string& refusal) {
   try {
     return std::make_unique<DeviceStepper>(model, config, counters, loop, DrawLimits{});
   } catch (const EngineLost&) {
     throw;
-  } catch (const std::exception&) {
+  } catch (const std::exception& e) {
     // Where several blocks draw without a cluster, it may be they that CUDA refuses.
     if (has_clusters(step_kernel_code().ptx * 10)) throw;
+    refusal = e.what();
     return std::make_unique<DeviceStepper>(model, config, counters, loop,
                                            DrawLimits{.team = DrawTeam::kBlock});
   }
@@ -93,8 +95,10 @@ std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const Engine
   const bool ahead = config.decode_loop == static_cast<std::int32_t>(DecodeLoop::kAhead);
   const DecodeLoop loop = ahead ? DecodeLoop::kAhead : DecodeLoop::kDevice;
   try {
-    auto stepper = make_device_stepper(model, config, counters, loop);
+    std::string refusal;
+    auto stepper = make_device_stepper(model, config, counters, loop, refusal);
     report.card = report_card(stepper->device(), stepper->draw());
+    if (!refusal.empty()) report.card.draw_reason = refusal;
     report.loop = loop;
     report.reason = ahead ? "the configuration asks for it" : "";
     report.residency = stepper->residency();

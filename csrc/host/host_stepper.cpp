@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "host/token_outcome.h"
-#include "model/prompt_logprob_rows.h"
+#include "request/prompt_logprob_rows.h"
 #include "slots/chunk_reuse.h"
 #include "slots/common_prefix.h"
 #include "slots/context_shift.h"

@@ -7,7 +7,7 @@
 #include "kept/llama_cell_store.h"
 #include "log/log_sink.h"
 #include "model/card_choice.h"
-#include "model/prompt_logprob_rows.h"
+#include "request/prompt_logprob_rows.h"
 
 namespace unpaced {
 namespace {

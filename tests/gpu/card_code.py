@@ -110,7 +110,7 @@ async def running_card() -> tuple[Card | None, str]:
 def paths_of(card: Card, held: dict[str, LibraryCode]) -> dict[str, str]:
     """What runs on the card: of libraries by what they hold, of the loop by the driver's word."""
     number = architecture(card.compute_capability)
-    # The extension may hold instructions for this card that were made of an older one's PTX.
+    # The extension also holds CUDA's device runtime, which has instructions for every card.
     paths = {
         name: code.taken_by(number) for name, code in held.items() if not name.startswith("_native")
     }

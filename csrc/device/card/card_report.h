@@ -1,7 +1,7 @@
 // What a card has and what was chosen for it, for whoever asks the server.
 #pragma once
 
-#include "device/draw/draw_launch.h"
+#include "device/launch/draw_launch.h"
 #include "model/decode_loop.h"
 
 namespace unpaced {

@@ -4,7 +4,7 @@
 
 #include <cooperative_groups.h>
 
-#include "device/draw/card_code.h"
+#include "device/launch/card_code.h"
 #include "device/state/wide_scratch.h"
 
 namespace unpaced {

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/draw/draw_launch.h"
+#include "device/launch/draw_launch.h"
 #include "device/state/loop_state.h"
 
 namespace unpaced {

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "decode/interruption.h"
-#include "device/draw/draw_launch.h"
 #include "device/lane/lane.h"
+#include "device/launch/draw_launch.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/step_pacer.h"
 #include "device/loop/step_program.h"

@@ -1,5 +1,5 @@
 // What the drawing code needs of a card's shared memory, for the architectures it is compiled for.
-#include "device/draw/card_code.h"
+#include "device/launch/card_code.h"
 
 #include "check.h"
 

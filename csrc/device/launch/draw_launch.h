@@ -9,7 +9,7 @@
 #include <limits>
 #include <string>
 
-#include "device/draw/card_code.h"
+#include "device/launch/card_code.h"
 
 namespace unpaced {
 

@@ -1,9 +1,10 @@
-#include "device/draw/draw_launch.h"
+#include "device/launch/draw_launch.h"
 
 #include <algorithm>
 #include <stdexcept>
 
 #include "device/state/cuda_memory.h"
+#include "device/state/loop_state.h"
 #include "device/state/wide_scratch.h"
 
 namespace unpaced {
@@ -33,8 +34,9 @@ bool fits_into_loop(const void* kernel, const DrawLaunch& launch, void** kernel_
   cudaGraphNode_t node = nullptr;
   cudaKernelNodeParams draw{};
   draw.func = const_cast<void*>(kernel);
-  draw.gridDim = dim3(static_cast<unsigned>(launch.n_blocks));
-  draw.blockDim = dim3(kBlockThreads);
+  const DrawConfig config(launch, kStepRows, nullptr);
+  draw.gridDim = config.get().gridDim;
+  draw.blockDim = config.get().blockDim;
   draw.sharedMemBytes = static_cast<unsigned>(launch.shared_bytes);
   draw.kernelParams = kernel_arguments;
   cudaLaunchAttributeValue together{};
@@ -74,7 +76,7 @@ DrawLaunch as_grid(const void* kernel, DrawLaunch launch, void** kernel_argument
   cuda_check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n_of_processor, kernel, kBlockThreads,
                                                            launch.shared_bytes),
              "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-  const int n_at_once = n_of_processor * attribute(cudaDevAttrMultiProcessorCount);
+  const int n_at_once = n_of_processor * attribute(cudaDevAttrMultiProcessorCount) / kStepRows;
   launch.team = DrawTeam::kGrid;
   launch.n_blocks = kMaxTeamBlocks;
   while (launch.n_blocks > 1 && launch.n_blocks > n_at_once) launch.n_blocks /= 2;
@@ -91,7 +93,7 @@ DrawLaunch as_cluster(const void* kernel, DrawLaunch launch) {
              "cudaFuncSetAttribute");
   launch.team = DrawTeam::kCluster;
   for (launch.n_blocks = kMaxTeamBlocks; launch.n_blocks > 1; launch.n_blocks /= 2) {
-    const DrawConfig config(launch, 1, nullptr);
+    const DrawConfig config(launch, kStepRows, nullptr);
     int n_clusters = 0;
     if (cudaOccupancyMaxActiveClusters(&n_clusters, kernel, &config.get()) == cudaSuccess &&
         n_clusters > 0) {
