@@ -16,7 +16,7 @@ from tests.support.server import Server, serving
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "engine_ext/models/demo.gguf"
 N_CHUNK = 64
-"""Tokens of such a prompt that the engine computes at a time (csrc/request/prompt_logprob_rows.h)."""
+"""Tokens of such a prompt that are computed at a time (csrc/request/prompt_logprob_rows.h)."""
 TEXT = "Once upon a time there was a little fox who lived near the old mill. One day she found a "
 
 
