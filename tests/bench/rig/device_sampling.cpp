@@ -4,7 +4,10 @@
 // top-p 0.95 three quarters. The wide one has a variance of 9: 50 and some thousands. The peaked
 // one has a handful of likely tokens more.
 //
-//   cmake -DUNPACED_CUDA=ON -DUNPACED_GPU_PROGRAMS=ON ...; device_sampling_bench [vocabulary]
+//   cmake -DUNPACED_CUDA=ON -DUNPACED_GPU_PROGRAMS=ON ...; device_sampling_bench
+//   [team=block|grid|cluster] [shared=KIB] [vocabulary]
+//
+// team and shared: what a launch may have at most, for the figures of other cards' code.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -129,8 +132,11 @@ std::vector<Chain> chains() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const AskedLimits asked(argc, argv);
   const std::int32_t n_vocab = argc > 1 ? std::atoi(argv[1]) : 128256;
-  StepRig rig(n_vocab, kContext);
+  StepRig rig(n_vocab, kContext, asked.limits);
+  std::printf("%s of %d, keys %s\n", name_of(rig.draw.team), rig.draw.n_blocks,
+              rig.draw.keys_are_far ? "far" : "near");
   Sampler sampler(n_vocab, kContext);
   std::printf("%-34s %10s %10s %10s   (us a step, vocabulary %d)\n", "chain", "flat", "wide",
               "peaked", n_vocab);

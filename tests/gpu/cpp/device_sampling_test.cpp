@@ -12,7 +12,6 @@
 // alone.
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -35,14 +34,6 @@ constexpr std::int32_t kNucleus = -3;      // the kind of chain that nucleus_cas
 constexpr std::int32_t kManyTokens = 700;  // enough for each of its ways
 
 constexpr int kCannot = 3;  // the exit status
-
-DrawTeam team_of(const std::string& name) {
-  for (const DrawTeam team : {DrawTeam::kBlock, DrawTeam::kGrid, DrawTeam::kCluster}) {
-    if (name == name_of(team)) return team;
-  }
-  std::printf("there is no team %s\n", name.c_str());
-  std::exit(2);
-}
 
 struct Tally {
   std::int32_t n_chains = 0;
@@ -150,19 +141,7 @@ void compare(StepRig& rig, Sampler& sampler, TopLogprobs& top, Random& random, R
 }  // namespace
 
 int main(int argc, char** argv) {
-  DrawLimits limits;
-  std::string team;
-  for (; argc > 1 && std::strchr(argv[1], '=') != nullptr; --argc, ++argv) {
-    const std::string option = argv[1];
-    if (option.starts_with("team=")) {
-      team = option.substr(5);
-      limits.team = team_of(team);
-    } else if (option.starts_with("shared=")) {
-      limits.shared_bytes = static_cast<std::size_t>(std::atoi(option.c_str() + 7)) * 1024;
-    } else {
-      return 2;
-    }
-  }
+  const AskedLimits asked(argc, argv);
   const std::int32_t n_chains = argc > 1 ? std::atoi(argv[1]) : 20;
   const auto seed = static_cast<std::uint32_t>(argc > 2 ? std::atoi(argv[2]) : 1);
   std::vector<std::int32_t> sizes{1, 2, 33, 700, 5000, 32000, 128256};
@@ -171,7 +150,7 @@ int main(int argc, char** argv) {
   for (const std::int32_t n_vocab : sizes) {
     std::optional<StepRig> made;
     try {
-      made.emplace(n_vocab, kContext, limits);
+      made.emplace(n_vocab, kContext, asked.limits);
     } catch (const std::runtime_error& e) {
       std::printf("vocabulary %6d: %s\n", n_vocab, e.what());
       return kCannot;
@@ -182,7 +161,7 @@ int main(int argc, char** argv) {
                 capability_text(code.card).c_str(), capability_text(code.ptx).c_str(),
                 capability_text(code.binary).c_str(), name_of(rig.draw.team), rig.draw.n_blocks,
                 rig.draw.keys_are_far ? "far" : "near");
-    if (!team.empty() && rig.draw.team != limits.team) return kCannot;
+    if (asked.has_team && rig.draw.team != asked.limits.team) return kCannot;
     Sampler sampler(n_vocab, kContext);
     TopLogprobs top(n_vocab);
     Random random(seed);

@@ -1,7 +1,11 @@
 // The step kernels without a model: a row of logits goes in, a token comes out.
 #pragma once
 
+#include <cstdlib>
+#include <cstring>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "device/draw/sample_kernels.h"
@@ -9,6 +13,29 @@
 #include "device/state/cuda_memory.h"
 
 namespace unpaced::test {
+
+// What a program's first arguments ask of the launch: team=block|grid|cluster, shared=KIB. They are
+// taken from the command line.
+struct AskedLimits {
+  AskedLimits(int& argc, char**& argv) {
+    for (; argc > 1 && std::strchr(argv[1], '=') != nullptr; --argc, ++argv) {
+      const std::string option = argv[1];
+      if (option.starts_with("shared=")) {
+        limits.shared_bytes = static_cast<std::size_t>(std::atoi(option.c_str() + 7)) * 1024;
+        continue;
+      }
+      for (const DrawTeam team : {DrawTeam::kBlock, DrawTeam::kGrid, DrawTeam::kCluster}) {
+        if (option != std::string("team=") + name_of(team)) continue;
+        limits.team = team;
+        has_team = true;
+      }
+      if (!has_team) throw std::runtime_error("not an option: " + option);
+    }
+  }
+
+  DrawLimits limits;
+  bool has_team = false;
+};
 
 class StepRig {
  public:
