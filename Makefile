@@ -39,7 +39,7 @@ endif
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help serve build test test-begin test-clients lint format lock clean cpp-tests FORCE
+.PHONY: help serve build dist test test-begin test-clients lint format lock clean cpp-tests FORCE
 
 help:  ## This list
 	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=auto]"
@@ -51,6 +51,12 @@ serve: build  ## Build if needed, then serve the demo model on 127.0.0.1:8080; A
 	@exec $(VENV)/bin/unpaced serve $(ARGS)
 
 build: $(STAMPS)/extension  ## Set everything up: .venv, llama.cpp, the native engine
+
+# Of this machine's Pythons it takes 3.11 and one later, unless PYTHONS says which.
+dist: PROFILE := $(if $(filter file,$(origin PROFILE)),cpu-portable,$(PROFILE))
+dist: $(STAMPS)/venv  ## Wheels for other machines, in dist/; PYTHONS="python3.11 python3.12"
+	@$(PY) scripts/wheels/make_dist.py --profile $(PROFILE) --jobs $(JOBS) \
+	  $(PYTHONS:%=--python %)
 
 test: test-begin lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
 	@echo "pytest"

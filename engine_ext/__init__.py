@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from engine_ext.loading.memory_plan import Device as Device
     from engine_ext.loading.memory_plan import MemoryPlan as MemoryPlan
     from engine_ext.loading.memory_plan import MemoryUse as MemoryUse
+    from engine_ext.loading.memory_plan import cpu_library as cpu_library
     from engine_ext.loading.memory_plan import list_devices as list_devices
     from engine_ext.loading.memory_plan import plan_memory as plan_memory
     from engine_ext.loading.model_file import check_model_file as check_model_file
@@ -116,6 +117,7 @@ _HOMES = {
     "TokenStream": "sequence.token_stream",
     "builtin_templates": "engine.builtin_template",
     "check_model_file": "loading.model_file",
+    "cpu_library": "loading.memory_plan",
     "client_key": "threads.client",
     "format_chat": "engine.builtin_template",
     "json_shape": "_native",

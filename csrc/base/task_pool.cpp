@@ -3,6 +3,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/condition_wait.h"
+
 namespace unpaced {
 
 void TaskPool::run(const std::function<void()>& task) {
@@ -26,7 +28,7 @@ std::unique_ptr<TaskThread> TaskPool::take() {
     } catch (const std::system_error&) {
       if (n_threads_ == 0) throw;
     }
-    given_back_.wait(lock, [this] { return !idle_.empty(); });
+    wait_until(given_back_, lock, [this] { return !idle_.empty(); });
   }
   std::unique_ptr<TaskThread> thread = std::move(idle_.back());
   idle_.pop_back();

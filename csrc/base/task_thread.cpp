@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/condition_wait.h"
+
 namespace unpaced {
 
 TaskThread::TaskThread(int niceness) : niceness_(niceness) {
@@ -36,7 +38,7 @@ void TaskThread::run(const std::function<void()>& task) {
   task_ = &task;
   done_ = false;
   changed_.notify_all();
-  changed_.wait(lock, [this] { return done_; });
+  wait_until(changed_, lock, [this] { return done_; });
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
@@ -52,7 +54,7 @@ void* TaskThread::main(void* self) {
 void TaskThread::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return task_ != nullptr || stop_; });
+    wait_until(changed_, lock, [this] { return task_ != nullptr || stop_; });
     if (task_ == nullptr) return;
     const std::function<void()>* task = std::exchange(task_, nullptr);
     lock.unlock();

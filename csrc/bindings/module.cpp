@@ -15,6 +15,7 @@
 #include "bindings/python.h"
 #include "log/abort_handler.h"
 #include "log/log_sink.h"
+#include "model/cpu_backend.h"
 #include "vocabulary/chat_format.h"
 
 namespace unpaced {
@@ -85,6 +86,11 @@ NB_MODULE(_native, m) {
       "flush_log", [](int limit_ms) { return flush_log(std::chrono::milliseconds(limit_ms)); },
       "limit_ms"_a, nb::call_guard<nb::gil_scoped_release>());
   m.def("abi_sizes", &abi_sizes, nb::sig("def abi_sizes() -> dict[str, int]"));
+  m.def("llama_library", &llama_library);
+  m.def("cpu_library", [] {
+    init_backends();
+    return cpu_library();
+  });
   m.def("ggml_commit", [] { return std::string(ggml_commit()); });
   m.def("are_tokens", &are_tokens, "items"_a, "n_vocab"_a,
         nb::sig("def are_tokens(items: list[typing.Any], n_vocab: int) -> bool"));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/stepper_factory.h"
+#include "model/cpu_backend.h"
 
 namespace unpaced {
 namespace {
@@ -39,7 +40,7 @@ Engine::Engine(EngineConfig config)
       decode_thread_(options_of(config_)) {}
 
 void Engine::start() {
-  llama_backend_init();
+  init_backends();
   llama_numa_init(static_cast<ggml_numa_strategy>(config_.options.numa));
   decode_thread_.start([this]() -> std::unique_ptr<Stepper> {
     configure_device(config_);

@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/condition_wait.h"
+
 namespace unpaced {
 
 void write_text(int file, std::string_view text, int limit_ms) noexcept {
@@ -75,7 +77,7 @@ std::uint64_t LogWriter::n_dropped() const noexcept {
 void LogWriter::run() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
-    news_.wait(lock, [this] { return !waiting_.empty(); });
+    wait_until(news_, lock, [this] { return !waiting_.empty(); });
     std::swap(waiting_, writing_);
     take_file();
     is_writing_ = true;

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "log/log_sink.h"
+#include "model/cpu_backend.h"
 #include "model/decode_loop.h"
 #include "model/loop_memory.h"
 #include "model/model.h"
@@ -77,7 +78,7 @@ void add_loop(MemoryPlan& plan, const EngineConfig& config, std::int32_t n_vocab
 
 MemoryPlan plan_memory(const EngineConfig& config) {
   const ErrorCapture capture;
-  llama_backend_init();
+  init_backends();
   ModelParams made(config.options, config.n_gpu_layers);
   made.params.no_alloc = true;
   made.params.load_mode = LLAMA_LOAD_MODE_NONE;
@@ -104,6 +105,7 @@ MemoryPlan plan_memory(const EngineConfig& config) {
 }
 
 std::vector<DeviceInfo> list_devices() {
+  init_backends();
   std::vector<DeviceInfo> devices;
   for (std::size_t i = 0; i < ggml_backend_dev_count(); ++i) {
     const ggml_backend_dev_t device = ggml_backend_dev_get(i);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/cpu_affinity.h"
+#include "model/cpu_backend.h"
 
 namespace unpaced {
 namespace {
@@ -36,7 +37,7 @@ ggml_threadpool* new_threadpool(const EngineConfig& config, int n_threads, std::
   params.prio = static_cast<ggml_sched_priority>(config.options.priority);
   params.paused = is_paused;
   const std::vector<int> before = namesakes_of_calling_thread();
-  ggml_threadpool* pool = ggml_threadpool_new(&params);
+  ggml_threadpool* pool = new_ggml_threadpool(params);
   if (pool == nullptr) throw std::runtime_error("ggml's threads could not be started");
   std::size_t worker = 0;
   for (const int thread : namesakes_of_calling_thread()) {
@@ -54,7 +55,7 @@ ggml_threadpool* new_threadpool(const EngineConfig& config, int n_threads, std::
 }  // namespace
 
 void ThreadpoolDeleter::operator()(ggml_threadpool* pool) const noexcept {
-  ggml_threadpool_free(pool);
+  free_ggml_threadpool(pool);
 }
 
 WorkerThreads::WorkerThreads(const EngineConfig& config)

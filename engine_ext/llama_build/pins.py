@@ -30,7 +30,7 @@ CUDA_DEFINES: dict[str, str] = {
 
 # llama.cpp's own install rules would add a second copy of everything.
 WHEEL_EXCLUDE = "lib/*;include/*;bin/*"
-LIBRARIES = ("libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so")
+LIBRARIES = ("libggml-base.so", "libggml.so", "libllama.so")
 
 # Left out when unpacking: three quarters of the archive, and nothing that is compiled.
 NOT_UNPACKED = (
@@ -52,6 +52,16 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         "CMakeLists.txt",
         r"    if\(NOT EMSCRIPTEN\)\n        install\((?:.|\n)*?\n        \)\n    endif\(\)\n",
         "",
+    ),
+    # Its list of libraries lacks those for single sets of instructions (GGML_CPU_ALL_VARIANTS).
+    (
+        "CMakeLists.txt",
+        r"    llama_cpp_python_install_target\(ggml-cpu\)\n",
+        "    foreach(backend ${GGML_AVAILABLE_BACKENDS})\n"
+        "        if(backend MATCHES ggml-cpu)\n"
+        "            llama_cpp_python_install_target(${backend})\n"
+        "        endif()\n"
+        "    endforeach()\n",
     ),
     # GCC before 12.4 and 13.3 thinks that _tile_loadconfig reads 8 bytes of the configuration and
     # drops the stores to the other 56 (GCC bug 114098): the first prompt ended the process on
@@ -87,5 +97,19 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         "vendor/llama.cpp/ggml/src/ggml-cuda/fattn-tile.cu",
         r"(        case  80: \{\n(?:.*\n)*?)(        default: \{\n)",
         r"#if defined(GGML_USE_HIP) || defined(GGML_USE_MUSA)\n\1#endif\n\2",
+    ),
+    # The CPU backend takes its work buffer with new[], which promises 16 bytes. Attention's
+    # accumulator lies in it and is read and written for every cell of the KV cache: where it
+    # crosses the end of a page, by luck of the addresses, a prompt takes twice as long
+    # (docs/bench/prefix.md).
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cpu/ggml-cpu.cpp",
+        r"    uint8_t \*           work_data;\n",
+        "    struct alignas(64) cache_line { uint8_t bytes[64]; };\n    cache_line * work_data;\n",
+    ),
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cpu/ggml-cpu.cpp",
+        r"cpu_ctx->work_data = new uint8_t\[cplan\.work_size\];",
+        "cpu_ctx->work_data = new ggml_backend_cpu_context::cache_line[cplan.work_size / 64 + 1];",
     ),
 )

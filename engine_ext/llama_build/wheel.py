@@ -39,7 +39,7 @@ class Wheel:
     def compile(self, source: Source, n_jobs: int) -> None:
         """Takes minutes. Raises BuildError if the build or the check of the wheel fails."""
         source.write_profile(self._inputs)
-        settings = {f"cmake.define.{key}": value for key, value in self._defines().items()}
+        settings = {f"cmake.define.{key}": value for key, value in self._defines(source).items()}
         settings["wheel.exclude"] = pins.WHEEL_EXCLUDE
         build = self._base / "llama" / self._inputs.digest
         settings["build-dir"] = str(build)
@@ -70,12 +70,18 @@ class Wheel:
             raise BuildError(f"pip could not install {self.path.name} (exit {done.returncode}).")
         return True
 
-    def _defines(self) -> dict[str, str]:
+    def _defines(self, source: Source) -> dict[str, str]:
         toolkit = self._inputs.toolkit
         here = toolkit.defines() if toolkit else {}
+        languages = ("C", "CXX", "CUDA") if toolkit else ("C", "CXX")
         if ccache := shutil.which("ccache"):
-            languages = ("C", "CXX", "CUDA") if toolkit else ("C", "CXX")
             here |= {f"CMAKE_{language}_COMPILER_LAUNCHER": ccache for language in languages}
+        if self._inputs.profile.is_portable:
+            # What is made for other machines names no folder of this one in its assertions.
+            flag = f"-ffile-prefix-map={source.tree}/vendor/="
+            for language in languages:
+                prefix = "-Xcompiler=" if language == "CUDA" else ""
+                here[f"CMAKE_{language}_FLAGS"] = prefix + flag
         return self._inputs.defines | here
 
     def _environment(self, n_jobs: int) -> dict[str, str]:
@@ -114,6 +120,8 @@ def check_wheel(wheel: Path, profile: Profile) -> None:
         info = json.loads(archive.read(pins.INFO_FILE))
     needed = (*pins.LIBRARIES, "libggml-cuda.so") if profile.is_cuda else pins.LIBRARIES
     missing = {f"llama_cpp/lib/{name}" for name in needed} - set(libraries)
+    if not any(name.startswith("llama_cpp/lib/libggml-cpu") for name in libraries):
+        missing.add("llama_cpp/lib/libggml-cpu*.so")
     if wrong or missing or len(set(names)) != len(names):
         raise BuildError(
             f"{wheel.name} must hold one unversioned copy of each library; "
@@ -126,7 +134,7 @@ def check_wheel(wheel: Path, profile: Profile) -> None:
 
 def _fits(name: str, content: bytes) -> bool:
     versioned = re.search(rb"\0lib(?:llama|ggml)[\w-]*\.so\.\d", content)
-    return bool(re.fullmatch(r"llama_cpp/lib/lib(llama|ggml(-\w+)?)\.so", name)) and not versioned
+    return bool(re.fullmatch(r"llama_cpp/lib/lib(llama|ggml(-\w+)*)\.so", name)) and not versioned
 
 
 def _installed_digest() -> str | None:

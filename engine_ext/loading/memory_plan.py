@@ -83,6 +83,13 @@ def plan_memory(config: EngineConfig) -> MemoryPlan:
     return MemoryPlan(uses=uses, **plan)
 
 
+def cpu_library() -> str:
+    """File name of the library that computes on the CPU: a portable build has several, and takes
+    the one for this processor's instructions. Raises: RuntimeError if none fits."""
+    library: str = _native.cpu_library()
+    return library
+
+
 def list_devices() -> list[Device]:
     """Devices that this build can use, the CPU left out."""
     return [Device(**device) for device in _native.list_devices()]

@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine_ext import read_build_info
+from engine_ext import cpu_library, read_build_info
 from server.http.errors import JSON_TYPE, no_such_model
 from server.http.routing import Routes
 from server.request.effective_params import EffectiveParams
@@ -134,6 +134,7 @@ def _engine_facts(host: ModelHost) -> dict[str, Any]:
     return {
         "version": build.version,
         "build_profile": build.profile,
+        "cpu_library": cpu_library(),
         "is_pinned": placement.is_pinned,
         "cores": {
             "decode": placement.decode_cores,

@@ -16,6 +16,7 @@
 
 #include "device/state/cuda_memory.h"
 #include "engine/stepper_factory.h"
+#include "model/cpu_backend.h"
 #include "model/model.h"
 
 using namespace unpaced;
@@ -157,7 +158,7 @@ int main(int argc, char** argv) {
     config.flash_attn = 1;
     config.warmup = false;
     configure_device(config);
-    llama_backend_init();
+    init_backends();
     LoadProgress progress;
     const std::atomic<bool> stop = false;
     Model model(config, progress, stop);

@@ -12,6 +12,7 @@
 #include "front_end.h"
 #include "host/host_stepper.h"
 #include "log/log_sink.h"
+#include "model/cpu_backend.h"
 #include "model/model.h"
 
 namespace unpaced::test {
@@ -33,7 +34,7 @@ class ModelEngine {
                           .cache_idle_slots = config.cache_idle_slots,
                           .clear_idle_slots = config.kv_unified},
                .n_events = n_events}) {
-    llama_backend_init();
+    init_backends();
     install_log_sink(LogLevel::kError);
     if (config.model_path.empty()) config.model_path = test_model_path();
     front.start([this, config, wrap]() -> std::unique_ptr<Stepper> {

@@ -1,0 +1,165 @@
+"""Builds Unpaced's wheels: `make dist` runs it, and docs/releasing.md says what for.
+
+A wheel brings the llama.cpp that its engine was compiled for, in a folder of its own
+(engine_ext/lib), and everything else that serving the demo model takes. It has no path of this
+machine in it, and auditwheel finds out how old a Linux it runs on.
+
+    python scripts/wheels/make_dist.py --profile cpu-portable --out dist --python python3.11
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+from pythons import BuildPython, found_pythons  # noqa: E402
+from stage import Stage  # noqa: E402
+from wheel_check import faults_of  # noqa: E402
+
+from engine_ext.llama_build import pins  # noqa: E402
+from engine_ext.llama_build.errors import BuildError  # noqa: E402
+from engine_ext.llama_build.profile import Profile  # noqa: E402
+from engine_ext.llama_build.step import relative, run, say  # noqa: E402
+
+WORK = ROOT / ".build" / "dist"
+# The driver's library is the machine's, CUDA's are packages that the wheel depends on.
+NOT_BROUGHT = ("libcuda.so.*", "libcudart.so.*", "libcublas*.so.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Llama:
+    """The compiled llama.cpp of a profile: its package's folder, unpacked."""
+
+    package: Path
+    source: Path
+
+    @classmethod
+    def build(cls, profile: Profile, n_jobs: int) -> "Llama":
+        """Takes minutes, the first time. Raises BuildError."""
+        command = [sys.executable, str(ROOT / "engine_ext" / "build_llama.py")]
+        done = subprocess.run([*command, "--profile", profile.name, "--jobs", str(n_jobs)])
+        if done.returncode != 0:
+            raise BuildError(f"llama.cpp could not be built (exit {done.returncode}).")
+        wheels = (ROOT / ".build" / "wheels").glob(f"*/*+{profile.version.partition('+')[2]}-*.whl")
+        newest = max(wheels, key=lambda path: path.stat().st_mtime)
+        folder = WORK / "llama" / profile.name
+        shutil.rmtree(folder, ignore_errors=True)
+        with zipfile.ZipFile(newest) as archive:
+            archive.extractall(folder)
+        source = ROOT / ".build" / "src" / f"llama_cpp_python-{pins.VERSION}" / "vendor"
+        return cls(folder / "llama_cpp", source / "llama.cpp")
+
+
+def main() -> int:
+    """Exit status; a failure is one sentence on stderr, after the end of the log it came from."""
+    options = _parse()
+    try:
+        profile = Profile.load(options.profile)
+        if profile.defines.get("GGML_NATIVE") == "ON":
+            raise BuildError(
+                f"The profile {profile.name} compiles for this machine's processor alone; a wheel "
+                "is for others too: PROFILE=cpu-portable."
+            )
+        pythons = found_pythons(options.python, WORK)
+        llama = Llama.build(profile, options.jobs)
+        wheels = [_make(python, profile, llama, options) for python in pythons]
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for wheel in wheels:
+        print(f"{relative(wheel)}  {wheel.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _make(python: BuildPython, profile: Profile, llama: Llama, options: argparse.Namespace) -> Path:
+    python.prepare(ROOT)
+    stage = Stage.make(ROOT, WORK / "source", has_cuda="GGML_CUDA" in profile.defines)
+    raw, checked = WORK / "raw" / python.tag, WORK / "checked" / python.tag
+    for folder in (raw, checked):
+        shutil.rmtree(folder, ignore_errors=True)
+    say("engine", f"for {python.title}")
+    run(
+        _pip_wheel(python, stage, profile, llama, raw),
+        what=f"building the wheel for {python.title}",
+        cwd=stage.folder,
+        log=ROOT / ".build" / "logs" / f"dist-{python.tag}.log",
+        env=_environment(python, stage, llama, options.jobs),
+    )
+    wheel = _tagged(python, next(raw.glob("*.whl")), checked)
+    if faults := faults_of(wheel, not_in_it=(str(ROOT), str(Path.home()))):
+        raise BuildError(f"{wheel.name}: " + "; ".join(faults))
+    options.out.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copy2(wheel, options.out))
+
+
+def _pip_wheel(
+    python: BuildPython, stage: Stage, profile: Profile, llama: Llama, out: Path
+) -> list[str]:
+    settings = {
+        "build-dir": str(WORK / "extension" / f"{profile.name}-{python.tag}"),
+        "cmake.define.UNPACED_BUNDLE": "ON",
+        "cmake.define.UNPACED_CUDA": "ON" if stage.has_cuda else "OFF",
+        "cmake.define.UNPACED_LLAMA_LIB": str(llama.package / "lib"),
+        "cmake.define.UNPACED_LLAMA_SRC": str(llama.source),
+    }
+    if (ccache := shutil.which("ccache")) is not None:
+        settings["cmake.define.CMAKE_CXX_COMPILER_LAUNCHER"] = ccache
+    if "CMAKE_CUDA_ARCHITECTURES" in profile.defines:
+        architectures = profile.defines["CMAKE_CUDA_ARCHITECTURES"]
+        settings["cmake.define.CMAKE_CUDA_ARCHITECTURES"] = architectures
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--verbose"]
+    options += [f"--config-settings={key}={value}" for key, value in settings.items()]
+    return [python.executable, "-P", "-m", "pip", "wheel", *options, "-w", str(out), "."]
+
+
+def _environment(python: BuildPython, stage: Stage, llama: Llama, n_jobs: int) -> dict[str, str]:
+    # What assertions and exceptions name are the files, not the folders of this machine.
+    roots = (stage.folder, llama.source.parent, python.folder)
+    flags = " ".join(f"-ffile-prefix-map={root}/=" for root in roots)
+    return {
+        "CXXFLAGS": flags,
+        "CMAKE_BUILD_PARALLEL_LEVEL": str(n_jobs),
+        "CMAKE_GENERATOR": "Ninja",
+        "PATH": os.pathsep.join([str(python.folder / "bin"), os.environ.get("PATH", os.defpath)]),
+    }
+
+
+def _tagged(python: BuildPython, wheel: Path, out: Path) -> Path:
+    """The wheel with the tag of the oldest Linux that has what its libraries ask for."""
+    options = [f"--exclude={name}" for name in NOT_BROUGHT]
+    # Libraries for wide vectors are loaded only where the processor has them; nothing is grafted.
+    options += ["--disable-isa-ext-check", "--patcher=none", "--wheel-dir", str(out)]
+    run(
+        [python.executable, "-P", "-m", "auditwheel", "repair", *options, str(wheel)],
+        what="checking the wheel with auditwheel",
+        cwd=wheel.parent,
+        log=ROOT / ".build" / "logs" / f"dist-auditwheel-{python.tag}.log",
+        env={},
+    )
+    return next(out.glob("*.whl"))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make_dist.py", description="Builds Unpaced's wheels.")
+    parser.add_argument("--profile", default="cpu-portable", help="(cpu-portable)")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="(dist)")
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        help="an interpreter to build for, any number of times; default: python3.11 and one of "
+        "3.12 or later, whose wheel serves all of these",
+    )
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

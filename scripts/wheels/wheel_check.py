@@ -1,0 +1,94 @@
+"""Says what is wrong with a wheel of ours: what it lacks, what is too much, where it points.
+
+`python scripts/wheels/wheel_check.py WHEEL...`, exit 1 if anything is wrong. Needs pyelftools.
+"""
+
+import io
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+NEEDED = (
+    "engine_ext/_native.*.so",
+    "engine_ext/lib/LICENSE.llama.cpp",
+    "engine_ext/lib/LICENSE.nanobind",
+    "engine_ext/lib/libggml-base.so",
+    "engine_ext/lib/libggml-cpu*.so",
+    "engine_ext/lib/libggml.so",
+    "engine_ext/lib/libllama.so",
+    "engine_ext/lib/unpaced_build.json",
+    "engine_ext/models/demo.gguf",
+    "server/__main__.py",
+    "server/page/*.html",
+    "unpaced-*.dist-info/licenses/LICENSE",
+)
+ALLOWED = r"(server|engine_ext|unpaced-[^/]+\.dist-info)/"
+TOO_MUCH = (
+    r"(^|/)(tests?|csrc|docs|scripts|__pycache__|training)/",
+    r"\.(a|c|cc|cpp|cu|cuh|h|hpp|o|py[co]|cmake)$",
+    r"/build_llama\.py$",
+    r"/train_",
+)
+# What every Linux of the wheel's tag has, the driver's library, and CUDA's of NVIDIA's packages.
+SYSTEM = (
+    r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so\.\d+|ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1"
+)
+CUDA = r"libcuda\.so\.1|lib(cudart|cublas|cublasLt)\.so\.\d+"
+# Beside the library itself NVIDIA's packages of the same environment.
+RPATH = r"\$ORIGIN(/lib|(/\.\.)+/nvidia/[\w./]+)?"
+
+
+def faults_of(wheel: Path, not_in_it: tuple[str, ...]) -> list[str]:
+    """A sentence for each fault. `not_in_it`: texts that no file may hold, folders of the build."""
+    with zipfile.ZipFile(wheel) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    faults = [*_list_faults([*contents])]
+    brought = {Path(name).name for name in contents}
+    for name, content in contents.items():
+        faults += [f"{name} holds {text}" for text in not_in_it if text.encode() in content]
+        if content.startswith(b"\x7fELF"):
+            faults += [f"{name} {fault}" for fault in _elf_faults(content, brought)]
+    metadata = next(text for name, text in contents.items() if name.endswith("/METADATA"))
+    if re.search(rb"^Requires-Dist: llama[-_]cpp[-_]python", metadata, re.MULTILINE):
+        faults.append("it depends on llama-cpp-python, whose libraries it brings")
+    return faults
+
+
+def _list_faults(names: list[str]) -> Iterator[str]:
+    for pattern in NEEDED:
+        if not any(Path(name).match(pattern) for name in names):
+            yield f"it lacks {pattern}"
+    for name in names:
+        if not re.match(ALLOWED, name) or any(re.search(part, name) for part in TOO_MUCH):
+            yield f"it holds {name}"
+
+
+def _elf_faults(content: bytes, brought: set[str]) -> Iterator[str]:
+    dynamic = ELFFile(io.BytesIO(content)).get_section_by_name(".dynamic")
+    for tag in dynamic.iter_tags():
+        if tag.entry.d_tag == "DT_NEEDED" and tag.needed not in brought:
+            if not re.fullmatch(f"{SYSTEM}|{CUDA}", tag.needed):
+                yield f"needs {tag.needed}"
+        elif tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH"):
+            path = tag.rpath if tag.entry.d_tag == "DT_RPATH" else tag.runpath
+            for folder in path.split(":"):
+                if not re.fullmatch(RPATH, folder):
+                    yield f"looks for libraries in {folder!r}"
+
+
+def main() -> int:
+    """0, or 1 if something is wrong; it is printed."""
+    here = str(Path(__file__).resolve().parents[2])
+    faults = [
+        f"{name}: {fault}" for name in sys.argv[1:] for fault in faults_of(Path(name), (here,))
+    ]
+    print(*faults, sep="\n", end="\n" if faults else "")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""scripts/wheels/wheel_check.py finds what a wheel lacks, what is too much and where it points."""
+
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from engine_ext.base.build_info import find_llama
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "scripts" / "wheels"))
+
+from wheel_check import faults_of  # noqa: E402
+
+METADATA = "unpaced-1.dist-info/METADATA"
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    """A wheel that is as it should be; each of its libraries is a real one, the smallest."""
+    place = find_llama()
+    assert place is not None
+    library = (place.libraries / "libggml.so").read_bytes()
+    needed = ("libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so")
+    texts = (
+        "engine_ext/lib/LICENSE.llama.cpp",
+        "engine_ext/lib/LICENSE.nanobind",
+        "engine_ext/lib/unpaced_build.json",
+        "engine_ext/models/demo.gguf",
+        "server/__main__.py",
+        "server/page/index.html",
+        "unpaced-1.dist-info/licenses/LICENSE",
+    )
+    return {
+        **{f"engine_ext/lib/{name}": library for name in needed},
+        "engine_ext/_native.abi3.so": library,
+        **dict.fromkeys(texts, b"text"),
+        METADATA: b"Name: unpaced\nRequires-Dist: uvicorn\n",
+    }
+
+
+def check(folder: Path, files: dict[str, bytes], *texts: str) -> list[str]:
+    wheel = folder / "unpaced.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return faults_of(wheel, texts)
+
+
+def test_a_wheel_as_it_should_be_has_no_fault(tmp_path: Path, files: dict[str, bytes]) -> None:
+    assert check(tmp_path, files) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("engine_ext/models/demo.gguf", "it lacks engine_ext/models/demo.gguf"),
+        ("engine_ext/lib/LICENSE.llama.cpp", "it lacks engine_ext/lib/LICENSE.llama.cpp"),
+        ("engine_ext/lib/libggml-base.so", "it lacks engine_ext/lib/libggml-base.so"),
+    ],
+)
+def test_what_it_lacks_is_named(
+    name: str, fault: str, tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    found = check(tmp_path, {other: files[other] for other in files if other != name})
+    assert fault in found
+    # Another library needs one that is not there.
+    assert len(found) > 1 if name.endswith(".so") else found == [fault]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tests/conftest.py",
+        "llama_cpp/__init__.py",
+        "engine_ext/models/training/verify.py",
+        "engine_ext/models/train_demo.py",
+        "engine_ext/build_llama.py",
+        "server/__pycache__/x.pyc",
+        "engine_ext/lib/libllama.a",
+        "include/llama.h",
+    ],
+)
+def test_what_is_too_much_is_named(name: str, tmp_path: Path, files: dict[str, bytes]) -> None:
+    assert check(tmp_path, {**files, name: b""}) == [f"it holds {name}"]
+
+
+def test_a_folder_of_the_build_is_found(tmp_path: Path, files: dict[str, bytes]) -> None:
+    holding = {**files, "engine_ext/lib/unpaced_build.json": b'{"compiler": "/home/me/bin/c++"}'}
+    assert check(tmp_path, holding, "/home/me") == [
+        "engine_ext/lib/unpaced_build.json holds /home/me"
+    ]
+
+
+def test_libraries_elsewhere_are_found(tmp_path: Path, files: dict[str, bytes]) -> None:
+    name = "engine_ext/lib/libllama.so"
+    moved = files[name].replace(b"\0$ORIGIN\0", b"\0/opt/me\0")
+    assert moved != files[name]
+    assert check(tmp_path, {**files, name: moved}) == [f"{name} looks for libraries in '/opt/me'"]
+    foreign = files[name].replace(b"libm.so.6", b"libq.so.6").replace(b"libgcc_s", b"libgcc_q")
+    assert check(tmp_path, {**files, name: foreign}) == [f"{name} needs libgcc_q.so.1"]
+
+
+def test_the_registrys_llama_cpp_is_no_dependency(tmp_path: Path, files: dict[str, bytes]) -> None:
+    needing = {**files, METADATA: b"Name: unpaced\nRequires-Dist: llama-cpp-python==0.3.36\n"}
+    assert check(tmp_path, needing) == ["it depends on llama-cpp-python, whose libraries it brings"]
