@@ -1,4 +1,4 @@
-# docker build -t unpaced .                         any x86-64-v3 processor
+# docker build -t unpaced .                         any x86-64 processor: its code is chosen at the start
 # docker build -t unpaced --build-arg PROFILE=cpu . exactly the processor of the machine that builds
 # docker run --rm -p 8080:8080 -v "$PWD/models:/models:ro" unpaced serve -m /models/any.gguf
 ARG BASE=python:3.12-slim-bookworm

@@ -1,8 +1,10 @@
 """Says what is wrong with a wheel of ours: what it lacks, what is too much, where it points.
 
-`python scripts/wheels/wheel_check.py WHEEL...`, exit 1 if anything is wrong. Needs pyelftools.
+`python scripts/wheels/wheel_check.py WHEEL... [--not-in-it TEXT]...`, exit 1 if anything is wrong.
+Without a text it is this checkout's folder. Needs pyelftools.
 """
 
+import argparse
 import io
 import re
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
+ROOT = Path(__file__).resolve().parents[2]
 NEEDED = (
     "engine_ext/_native.*.so",
     "engine_ext/lib/LICENSE.llama.cpp",
@@ -82,9 +85,13 @@ def _elf_faults(content: bytes, brought: set[str]) -> Iterator[str]:
 
 def main() -> int:
     """0, or 1 if something is wrong; it is printed."""
-    here = str(Path(__file__).resolve().parents[2])
+    parser = argparse.ArgumentParser(prog="wheel_check.py")
+    parser.add_argument("wheel", nargs="+", type=Path)
+    parser.add_argument("--not-in-it", action="append", metavar="TEXT")
+    options = parser.parse_args()
+    texts = tuple(options.not_in_it or [str(ROOT)])
     faults = [
-        f"{name}: {fault}" for name in sys.argv[1:] for fault in faults_of(Path(name), (here,))
+        f"{wheel.name}: {fault}" for wheel in options.wheel for fault in faults_of(wheel, texts)
     ]
     print(*faults, sep="\n", end="\n" if faults else "")
     return 1 if faults else 0

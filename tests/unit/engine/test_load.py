@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from engine_ext.base import build_info
 from engine_ext.base import native as loader
@@ -132,6 +133,7 @@ def test_the_cpu_backends_work_buffer_begins_at_a_cache_line() -> None:
     for library in libraries:
         with library.open("rb") as file:
             symbols = ELFFile(file).get_section_by_name(".dynsym")
+            assert isinstance(symbols, SymbolTableSection)
             assert symbols.get_symbol_by_name("_ZnamSt11align_val_t"), library
             assert symbols.get_symbol_by_name("_Znam") is None, library
 
