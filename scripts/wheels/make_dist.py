@@ -41,10 +41,11 @@ class Llama:
     source: Path
 
     @classmethod
-    def build(cls, profile: Profile, n_jobs: int) -> "Llama":
+    def build(cls, profile: Profile, cuda_archs: str, n_jobs: int) -> "Llama":
         """Takes minutes, the first time. Raises BuildError."""
-        command = [sys.executable, str(ROOT / "engine_ext" / "build_llama.py")]
-        done = subprocess.run([*command, "--profile", profile.name, "--jobs", str(n_jobs)])
+        options = ["--profile", profile.name, "--cuda-archs", cuda_archs, "--jobs", str(n_jobs)]
+        command = [sys.executable, str(ROOT / "engine_ext" / "build_llama.py"), *options]
+        done = subprocess.run(command)
         if done.returncode != 0:
             raise BuildError(f"llama.cpp could not be built (exit {done.returncode}).")
         wheels = (ROOT / ".build" / "wheels").glob(f"*/*+{profile.version.partition('+')[2]}-*.whl")
@@ -62,13 +63,13 @@ def main() -> int:
     options = _parse()
     try:
         profile = Profile.load(options.profile)
-        if profile.defines.get("GGML_NATIVE") == "ON":
+        if not profile.is_portable:
             raise BuildError(
                 f"The profile {profile.name} compiles for this machine's processor alone; a wheel "
                 "is for others too: PROFILE=cpu-portable."
             )
         pythons = found_pythons(options.python, WORK)
-        llama = Llama.build(profile, options.jobs)
+        llama = Llama.build(profile, options.cuda_archs, options.jobs)
         wheels = [_make(python, profile, llama, options) for python in pythons]
     except BuildError as error:
         print(error, file=sys.stderr)
@@ -80,7 +81,7 @@ def main() -> int:
 
 def _make(python: BuildPython, profile: Profile, llama: Llama, options: argparse.Namespace) -> Path:
     python.prepare(ROOT)
-    stage = Stage.make(ROOT, WORK / "source", has_cuda="GGML_CUDA" in profile.defines)
+    stage = Stage.make(ROOT, WORK / "source", has_cuda=profile.is_cuda)
     raw, checked = WORK / "raw" / python.tag, WORK / "checked" / python.tag
     for folder in (raw, checked):
         shutil.rmtree(folder, ignore_errors=True)
@@ -105,15 +106,11 @@ def _pip_wheel(
     settings = {
         "build-dir": str(WORK / "extension" / f"{profile.name}-{python.tag}"),
         "cmake.define.UNPACED_BUNDLE": "ON",
-        "cmake.define.UNPACED_CUDA": "ON" if stage.has_cuda else "OFF",
+        # What llama.cpp's build has of CUDA.
+        "cmake.args": f"-C{ROOT / '.build' / 'extension.cmake'}",
         "cmake.define.UNPACED_LLAMA_LIB": str(llama.package / "lib"),
         "cmake.define.UNPACED_LLAMA_SRC": str(llama.source),
     }
-    if (ccache := shutil.which("ccache")) is not None:
-        settings["cmake.define.CMAKE_CXX_COMPILER_LAUNCHER"] = ccache
-    if "CMAKE_CUDA_ARCHITECTURES" in profile.defines:
-        architectures = profile.defines["CMAKE_CUDA_ARCHITECTURES"]
-        settings["cmake.define.CMAKE_CUDA_ARCHITECTURES"] = architectures
     options = ["--no-deps", "--no-index", "--no-build-isolation", "--verbose"]
     options += [f"--config-settings={key}={value}" for key, value in settings.items()]
     return [python.executable, "-P", "-m", "pip", "wheel", *options, "-w", str(out), "."]
@@ -125,6 +122,7 @@ def _environment(python: BuildPython, stage: Stage, llama: Llama, n_jobs: int) -
     flags = " ".join(f"-ffile-prefix-map={root}/=" for root in roots)
     return {
         "CXXFLAGS": flags,
+        "CUDAFLAGS": flags.replace("-ffile", "-Xcompiler=-ffile"),
         "CMAKE_BUILD_PARALLEL_LEVEL": str(n_jobs),
         "CMAKE_GENERATOR": "Ninja",
         "PATH": os.pathsep.join([str(python.folder / "bin"), os.environ.get("PATH", os.defpath)]),
@@ -157,6 +155,7 @@ def _parse() -> argparse.Namespace:
         help="an interpreter to build for, any number of times; default: python3.11 and one of "
         "3.12 or later, whose wheel serves all of these",
     )
+    parser.add_argument("--cuda-archs", default="", help="other cards than the profile's")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     return parser.parse_args()
 
