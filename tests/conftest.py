@@ -5,6 +5,11 @@
 import llama_cpp  # noqa: F401
 import pytest
 
+from engine_ext import cpu_library
+
+# A portable build has no backend before the engine has chosen one: llama_cpp's code chooses none.
+cpu_library()
+
 
 @pytest.fixture
 def anyio_backend() -> str:

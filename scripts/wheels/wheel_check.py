@@ -17,8 +17,8 @@ from elftools.elf.elffile import ELFFile
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = (
     "engine_ext/_native.*.so",
-    "engine_ext/lib/LICENSE.llama.cpp",
-    "engine_ext/lib/LICENSE.nanobind",
+    "engine_ext/lib/llama.cpp-LICENSE",
+    "engine_ext/lib/nanobind-LICENSE",
     "engine_ext/lib/libggml-base.so",
     "engine_ext/lib/libggml-cpu*.so",
     "engine_ext/lib/libggml.so",

@@ -14,6 +14,8 @@ SOURCE = r"(?:py|pyi|h|cpp|cu|cuh|inc|sh|toml|md|yaml|yml|tsv|json|mjs|html|lock
 FOREIGN = {
     "engine_ext/_native",
     "cuda_runtime.h",
+    "dist/",
+    "engine_ext/lib",
     "generation_config.json",
     "ggml.h",
     "llama-ext.h",

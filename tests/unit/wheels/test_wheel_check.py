@@ -21,8 +21,8 @@ def files() -> dict[str, bytes]:
     library = (place.libraries / "libggml.so").read_bytes()
     needed = ("libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so")
     texts = (
-        "engine_ext/lib/LICENSE.llama.cpp",
-        "engine_ext/lib/LICENSE.nanobind",
+        "engine_ext/lib/llama.cpp-LICENSE",
+        "engine_ext/lib/nanobind-LICENSE",
         "engine_ext/lib/unpaced_build.json",
         "engine_ext/models/demo.gguf",
         "server/__main__.py",
@@ -58,7 +58,7 @@ def test_a_wheel_as_it_should_be_has_no_fault(tmp_path: Path, files: dict[str, b
     ("name", "fault"),
     [
         ("engine_ext/models/demo.gguf", "it lacks engine_ext/models/demo.gguf"),
-        ("engine_ext/lib/LICENSE.llama.cpp", "it lacks engine_ext/lib/LICENSE.llama.cpp"),
+        ("engine_ext/lib/llama.cpp-LICENSE", "it lacks engine_ext/lib/llama.cpp-LICENSE"),
         ("engine_ext/lib/libggml-base.so", "it lacks engine_ext/lib/libggml-base.so"),
     ],
 )
