@@ -18,7 +18,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 
 # From below. Folders of a layer do not know one another.
 LAYERS = (
-    ("base", "log", "sampling/arithmetic", "vocabulary"),
+    ("base",),
+    ("backend", "log", "sampling/arithmetic", "vocabulary"),
     ("sampling/candidates",),
     ("sampling/row",),
     ("sampling/chain",),

@@ -1,15 +1,19 @@
-// Waiting for a 32-bit word to change, with a limit: what std::atomic::wait lacks.
+// Waiting for a 32-bit word to change, with a limit, which std::atomic::wait lacks; and for a
+// condition variable without one, in a way that a C++ library before GCC 12's knows.
 #pragma once
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <climits>
+#include <condition_variable>
 #include <cstdint>
 #include <ctime>
+#include <mutex>
 
 namespace unpaced {
 
@@ -31,6 +35,15 @@ inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t see
 
 inline void futex_wake(std::atomic<std::uint32_t>& word) noexcept {
   ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// condition.wait(lock, holds), by the C library: the member function of GCC 12 and later asks for
+// a libstdc++ as new (GLIBCXX_3.4.30), and the wheel shall run where GCC 11's is installed, which
+// has all the rest (docs/releasing.md).
+template <class Holds>
+void wait_until(std::condition_variable& condition, std::unique_lock<std::mutex>& lock,
+                const Holds& holds) {
+  while (!holds()) pthread_cond_wait(condition.native_handle(), lock.mutex()->native_handle());
 }
 
 }  // namespace unpaced

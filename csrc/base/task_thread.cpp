@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/condition_wait.h"
+#include "base/futex.h"
 
 namespace unpaced {
 

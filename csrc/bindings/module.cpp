@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu_backend.h"
 #include "base/cpu_affinity.h"
 #include "base/json_shape.h"
 #include "base/time_slice.h"
 #include "bindings/python.h"
 #include "log/abort_handler.h"
 #include "log/log_sink.h"
-#include "model/cpu_backend.h"
 #include "vocabulary/chat_format.h"
 
 namespace unpaced {

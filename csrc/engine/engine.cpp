@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "backend/cpu_backend.h"
 #include "engine/stepper_factory.h"
-#include "model/cpu_backend.h"
 
 namespace unpaced {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/condition_wait.h"
+#include "base/futex.h"
 
 namespace unpaced {
 

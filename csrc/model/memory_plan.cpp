@@ -7,8 +7,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "backend/cpu_backend.h"
 #include "log/log_sink.h"
-#include "model/cpu_backend.h"
 #include "model/decode_loop.h"
 #include "model/loop_memory.h"
 #include "model/model.h"

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "backend/cpu_backend.h"
 #include "base/cpu_affinity.h"
-#include "model/cpu_backend.h"
 
 namespace unpaced {
 namespace {

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu_backend.h"
 #include "device/state/cuda_memory.h"
 #include "engine/stepper_factory.h"
-#include "model/cpu_backend.h"
 #include "model/model.h"
 
 using namespace unpaced;

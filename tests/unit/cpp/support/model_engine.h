@@ -9,10 +9,10 @@
 #include <memory>
 #include <string>
 
+#include "backend/cpu_backend.h"
 #include "front_end.h"
 #include "host/host_stepper.h"
 #include "log/log_sink.h"
-#include "model/cpu_backend.h"
 #include "model/model.h"
 
 namespace unpaced::test {

@@ -1,4 +1,4 @@
-#include "model/cpu_backend.h"
+#include "backend/cpu_backend.h"
 
 #include <dlfcn.h>
 #include <ggml-backend.h>
@@ -25,7 +25,8 @@ void register_backends() {
   const std::filesystem::path folder = std::filesystem::path(llama_library()).parent_path();
   ggml_backend_load_all_from_path(folder.c_str());
   if (ggml_backend_reg_by_name("CPU") == nullptr) {
-    throw std::runtime_error("no libggml-cpu*.so in " + folder.string() + " runs on this processor");
+    throw std::runtime_error("no libggml-cpu*.so in " + folder.string() +
+                             " runs on this processor");
   }
 }
 
@@ -58,8 +59,8 @@ std::string llama_library() {
 }
 
 std::string cpu_library() {
-  const void* address = ggml_backend_reg_get_proc_address(ggml_backend_reg_by_name("CPU"),
-                                                          "ggml_threadpool_new");
+  const void* address =
+      ggml_backend_reg_get_proc_address(ggml_backend_reg_by_name("CPU"), "ggml_threadpool_new");
   return library_of(address).filename().string();
 }
 
