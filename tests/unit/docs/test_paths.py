@@ -20,6 +20,7 @@ FOREIGN = {
     "ggml.h",
     "llama-ext.h",
     "llama.h",
+    "mmvq.cu",
     "openapi.json",
     "tokenizer.json",
 }
