@@ -20,7 +20,6 @@ FOREIGN = {
     "ggml.h",
     "llama-ext.h",
     "llama.h",
-    "mmvq.cu",
     "openapi.json",
     "tokenizer.json",
 }
