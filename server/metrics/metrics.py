@@ -39,7 +39,7 @@ _INTER_TOKEN_SECONDS: Final = (
 )  # fmt: skip
 _FINISHES: Final = ("stop", "length", "error")
 _PHASES: Final = ("queued", "prefill", "decode")
-REJECT_REASONS: Final = ("queue_full", "draining", "failed", "loading")
+REJECT_REASONS: Final = ("queue_full", "connections", "draining", "failed", "loading")
 
 
 class Metrics:

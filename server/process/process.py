@@ -21,6 +21,7 @@ from engine_ext import Engine, LogTarget, NativeLog, read_build_info
 from server.completion.admission import Admission
 from server.http.errors import unavailable
 from server.http.gate import Gate, Phase
+from server.http.wire.acceptor import Acceptor, count_places
 from server.http.wire.header_deadlines import HeaderDeadlines
 from server.http.wire.listener import Listeners
 from server.http.wire.protocol import LimitedHttpProtocol
@@ -65,6 +66,7 @@ class ServerProcess:
         self._app.state.metrics.count_dropped_log = lambda: self._native_log.n_dropped
         self._server = _Server(self._app, settings)
         self._server.on_second = self._look_after_engine
+        self._server.on_refused = partial(self._app.state.metrics.rejected, "connections")
         self._watch = EngineWatch(settings.stall_timeout, _TICK_S)
         self._signal_count = 0
         self._background: set[asyncio.Task[None]] = set()
@@ -257,7 +259,7 @@ class _Server(uvicorn.Server):
     """uvicorn's server without its signal handlers: ours drain first."""
 
     def __init__(self, app: Starlette, settings: Settings) -> None:
-        protocol = type(
+        self._protocol = type(
             "ConfiguredProtocol",
             (LimitedHttpProtocol,),
             {
@@ -268,11 +270,12 @@ class _Server(uvicorn.Server):
         )
         self.on_started: Callable[[], None] = lambda: None
         self.on_second: Callable[[], None] = lambda: None
+        self.on_refused: Callable[[], None] = lambda: None
         self._ending = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 app,
-                http=protocol,
+                http=self._protocol,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -287,9 +290,25 @@ class _Server(uvicorn.Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, then `on_started`."""
-        await super().startup(sockets)
+        """As uvicorn's, with an acceptor of ours; then `on_started`.
+
+        TLS stays with uvloop's servers: what a connection wants cannot be seen before its handshake.
+        """
+        if self.config.is_ssl or sockets is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            acceptor = Acceptor(
+                sockets,
+                self._new_protocol,
+                n_waiting_max=count_places(),
+                on_refused=self.on_refused,
+            )
+            self.servers = [acceptor]  # type: ignore[list-item]
         self.on_started()
+
+    def _new_protocol(self) -> asyncio.Protocol:
+        return self._protocol(self.config, self.server_state, self.lifespan.state)
 
     def end(self) -> None:
         """Close the listeners, let responses end, and return from `serve`."""

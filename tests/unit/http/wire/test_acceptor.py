@@ -1,0 +1,130 @@
+"""Connections are accepted at once, served in turn, and refused where too many wait."""
+
+import asyncio
+import resource
+import socket
+from contextlib import ExitStack
+from typing import cast
+
+import pytest
+
+from server.http.wire import acceptor
+from server.http.wire.acceptor import Acceptor, count_places
+
+
+class Greeter(asyncio.Protocol):
+    """Answers the first bytes and closes."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(b"served")
+        self._transport.close()
+
+
+def listener() -> socket.socket:
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    sock.listen(64)
+    return sock
+
+
+def clients(stack: ExitStack, where: socket.socket, n: int, sent: bytes) -> list[socket.socket]:
+    connections = []
+    for _ in range(n):
+        connection = stack.enter_context(socket.create_connection(where.getsockname()))
+        connection.sendall(sent)
+        connections.append(connection)
+    return connections
+
+
+async def read_all(connection: socket.socket) -> bytes:
+    connection.setblocking(False)
+    answer = b""
+    while piece := await asyncio.get_running_loop().sock_recv(connection, 4096):
+        answer += piece
+    return answer
+
+
+def test_those_without_room_get_a_503_and_are_counted() -> None:
+    n_refused = []
+
+    async def run() -> list[bytes]:
+        with listener() as where, ExitStack() as stack:
+            asked = clients(stack, where, 12, b"POST / HTTP/1.1\r\n")
+            server = Acceptor(
+                [where], Greeter, n_waiting_max=4, on_refused=lambda: n_refused.append(1)
+            )
+            answers = [await read_all(connection) for connection in asked]
+            server.close()
+            await server.wait_closed()
+            return answers
+
+    answers = asyncio.run(run())
+    assert answers[:4] == [b"served"] * 4
+    assert all(a.startswith(b"HTTP/1.1 503 ") for a in answers[4:])
+    assert all(b"retry-after: 1\r\n" in a and b"too many connections" in a for a in answers[4:])
+    assert len(n_refused) == 8
+
+
+def test_those_that_wait_at_its_end_are_told() -> None:
+    async def run() -> list[bytes]:
+        with listener() as where, ExitStack() as stack:
+            asked = clients(stack, where, 3, b"POST / HTTP/1.1\r\n")
+            server = Acceptor([where], Greeter, n_waiting_max=4, on_refused=lambda: None)
+            server._accept(where)
+            server.close()
+            server.close()
+            return [await read_all(connection) for connection in asked]
+
+    assert all(b"the server is stopping" in answer for answer in asyncio.run(run()))
+
+
+def test_a_connection_that_cannot_be_served_is_not_the_last() -> None:
+    makers = iter([ValueError, Greeter])
+
+    def make() -> asyncio.Protocol:
+        made = next(makers)()
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+    async def run() -> list[bytes]:
+        with listener() as where, ExitStack() as stack:
+            asked = clients(stack, where, 2, b"GET / HTTP/1.1\r\n")
+            server = Acceptor([where], make, n_waiting_max=4, on_refused=lambda: None)
+            with pytest.raises(ConnectionResetError):  # what it sent has not been read
+                await read_all(asked[0])
+            answer = await read_all(asked[1])
+            server.close()
+            return [answer]
+
+    assert asyncio.run(run()) == [b"served"]
+
+
+def test_it_goes_on_once_descriptors_are_free_again() -> None:
+    async def run() -> bytes:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with listener() as where, ExitStack() as stack:
+            (asked,) = clients(stack, where, 1, b"GET / HTTP/1.1\r\n")
+            server = Acceptor([where], Greeter, n_waiting_max=4, on_refused=lambda: None)
+            with socket.socket() as probe:
+                lowest = probe.fileno()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+            try:
+                await asyncio.sleep(3 * acceptor._PAUSE_S)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            answer = await read_all(asked)
+            server.close()
+            return answer
+
+    assert asyncio.run(run()) == b"served"
+
+
+def test_few_files_are_few_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (200, 200))
+    assert count_places() == 20
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
+    assert count_places() == 1024
