@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine_ext.base.native import load_native
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 else:
     _native = load_native()
 
-# Fields that the native SamplingParams has under the same name.
+# Fields that the native SamplingParams has under the same name, besides the seed.
 _PLAIN_FIELDS: Final = tuple(
     name
     for name in SamplingParams.__slots__
-    if name not in ("samplers", "logit_bias", "ignore_eos", "dry_sequence_breakers")
+    if name not in ("seed", "samplers", "logit_bias", "ignore_eos", "dry_sequence_breakers")
 )
+_all_but_seed: Final = attrgetter(*_PLAIN_FIELDS, "samplers")
 
 StopKey = tuple[tuple[bytes, ...], bool, tuple[int, ...]]
 """Stop strings, whether control tokens are spelled out for them, and tokens that always are."""
@@ -52,8 +54,8 @@ class NativeRequests:
     def __init__(self, native: _native.Engine, config: EngineConfig) -> None:
         self._native = native
         self._config = config
-        # By `id` of the parameters, which are kept with their native form.
-        self._sampling: dict[int, tuple[SamplingParams, _native.SamplingParams]] = {}
+        # By all values but the seed, which may be another one for each request.
+        self._sampling: dict[tuple[object, ...], _native.SamplingParams] = {}
         self._breakers: dict[tuple[str, ...], _native.DryBreakers] = {}
         self._infill: _native.InfillVocabulary | None = None
         self._stops: dict[StopKey, _native.StopStrings] = {}
@@ -82,8 +84,8 @@ class NativeRequests:
         spec.id = request_id
         spec.prompt = request.prompt
         spec.sampling = self._native_sampling(sampling)
-        if sampling.seed == RANDOM_SEED:
-            spec.sampling.seed = random.getrandbits(32)
+        is_drawn = sampling.seed == RANDOM_SEED
+        spec.sampling.seed = random.getrandbits(32) if is_drawn else sampling.seed
         for token, bias in sampling.logit_bias:
             spec.add_logit_bias(token, bias)
         for token in model.suppress_tokens:
@@ -120,17 +122,17 @@ class NativeRequests:
         return spec
 
     def _native_sampling(self, sampling: SamplingParams) -> _native.SamplingParams:
-        kept = self._sampling.get(id(sampling))
+        values = _all_but_seed(sampling)
+        kept = self._sampling.get(values)
         if kept is not None:
-            return kept[1]
+            return kept
         native = _native.SamplingParams()
         for name in _PLAIN_FIELDS:
             setattr(native, name, getattr(sampling, name))
         links = [name for name in sampling.samplers if name != ADAPTIVE_P]
         native.set_chain([LINKS.index(name) for name in links])
         native.adaptive_p = len(links) < len(sampling.samplers)
-        if not sampling.logit_bias:  # which may be long
-            _keep(self._sampling, id(sampling), (sampling, native))
+        _keep(self._sampling, values, native)
         return native
 
     def _reasoning_budget(self, budget: ReasoningBudget) -> _native.ReasoningBudget:

@@ -94,9 +94,24 @@ class SamplingParams:
             if token < 0 or math.isnan(bias) or bias == math.inf:
                 raise ValueError(f"logit_bias: bad entry ({token}, {bias})")
 
-    def _check_ranges(self) -> None:
+    def with_seed(self, seed: int) -> "SamplingParams":
+        """The same with another seed, as `dataclasses.replace` makes it: the rest is checked already.
+
+        Raises: ValueError.
+        """
+        made = object.__new__(SamplingParams)
+        for name in SamplingParams.__slots__:
+            object.__setattr__(made, name, getattr(self, name))
+        object.__setattr__(made, "seed", seed)
+        made._check_seed()
+        return made
+
+    def _check_seed(self) -> None:
         if not 0 <= self.seed <= RANDOM_SEED:
             raise ValueError(f"seed: must be from 0 to {RANDOM_SEED}, but got {self.seed}")
+
+    def _check_ranges(self) -> None:
+        self._check_seed()
         if self.repeat_penalty <= 0:
             raise ValueError(f"repeat_penalty: must be > 0, but got {self.repeat_penalty}")
         for name, low in (

@@ -76,8 +76,6 @@ class SamplingFields(BaseModel):
         changes: dict[str, Any] = {
             name: value for name in _SAME_NAME if (value := getattr(self, name)) is not None
         }
-        if self.seed is not None:
-            changes["seed"] = self.seed & 0xFFFFFFFF
         if self.dry_base is not None and self.dry_base >= 1.0:
             changes["dry_base"] = self.dry_base
         if self.dry_sequence_breakers == ():
@@ -89,8 +87,10 @@ class SamplingFields(BaseModel):
             changes["logit_bias"] = tuple(logit_bias)
         try:
             if logit_bias is None and self.dry_sequence_breakers is None:
-                return _with_changes(defaults, tuple(changes.items()))
-            return replace(defaults, **changes)
+                made = _with_changes(defaults, tuple(changes.items()))
+            else:
+                made = replace(defaults, **changes)
+            return made if self.seed is None else made.with_seed(self.seed & 0xFFFFFFFF)
         except ValueError as error:
             name, _, text = str(error).partition(": ")
             raise invalid_field(name, text) from None
@@ -98,5 +98,5 @@ class SamplingFields(BaseModel):
 
 @lru_cache(maxsize=64)
 def _with_changes(defaults: SamplingParams, changes: tuple[tuple[str, Any], ...]) -> SamplingParams:
-    """Kept, since a client mostly asks for the same; without what may be long."""
+    """Kept, since a client mostly asks for the same; without what may be long, and the seed."""
     return replace(defaults, **dict(changes))

@@ -1,4 +1,4 @@
-"""A probe does not stand in line behind a flood of new connections."""
+"""New connections do not wait for one another, nor for those that are being served."""
 
 import os
 import select
@@ -11,7 +11,8 @@ from tests.support.raw_http import connect
 from tests.support.server import serving
 
 N_CONNECTIONS = 600
-PROBE = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+KEPT = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+PROBE = KEPT[:-2] + b"Connection: close\r\n\r\n"
 
 
 def n_answered(connections: list[socket.socket]) -> int:
@@ -19,6 +20,13 @@ def n_answered(connections: list[socket.socket]) -> int:
     for connection in connections:
         ready.register(connection, select.POLLIN)
     return len(ready.poll(0))
+
+
+def read_health(connection: socket.socket) -> bytes:
+    answer = b""
+    while not answer.endswith(b"}") and (piece := connection.recv(4096)):
+        answer += piece
+    return answer
 
 
 def test_a_probe_is_answered_before_the_requests_in_front_of_it() -> None:
@@ -32,7 +40,7 @@ def test_a_probe_is_answered_before_the_requests_in_front_of_it() -> None:
             probe = held.enter_context(connect(server.port))
             probe.sendall(PROBE)
             os.kill(server.process.pid, signal.SIGCONT)
-            assert probe.recv(4096).startswith(b"HTTP/1.1 200 ")
+            assert read_health(probe).startswith(b"HTTP/1.1 200 ")
             n_before = n_answered(flood)
             deadline = time.monotonic() + 60
             while n_answered(flood) < N_CONNECTIONS - 2 and time.monotonic() < deadline:
@@ -40,3 +48,24 @@ def test_a_probe_is_answered_before_the_requests_in_front_of_it() -> None:
             n_after = n_answered(flood)
     assert n_before < N_CONNECTIONS // 4
     assert n_after >= N_CONNECTIONS - 2  # one waits in the queue, one may have the slot by now
+
+
+def test_clients_that_connect_at_once_are_all_begun_before_some_are_served_often() -> None:
+    n_clients, n_answers = 48, [0] * 48
+    with serving("-t", "1", "-np", "1") as server, ExitStack() as held:
+        os.kill(server.process.pid, signal.SIGSTOP)
+        ready = select.poll()
+        clients = {}
+        for i in range(n_clients):
+            client = held.enter_context(connect(server.port))
+            client.sendall(KEPT)
+            ready.register(client, select.POLLIN)
+            clients[client.fileno()] = (i, client)
+        os.kill(server.process.pid, signal.SIGCONT)
+        while min(n_answers) == 0:
+            for descriptor, _ in ready.poll(10_000):
+                i, client = clients[descriptor]
+                assert read_health(client).startswith(b"HTTP/1.1 200 ")
+                n_answers[i] += 1
+                client.sendall(KEPT)
+    assert max(n_answers) < 10, n_answers

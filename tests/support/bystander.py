@@ -183,12 +183,20 @@ class _Watch:
             self._fail(f"health: {answer[:80]!r}")
         event.set()
 
+    def _receive(self, connection: socket.socket, tail: bytes) -> bytes:
+        try:
+            return connection.recv(65536)
+        except ConnectionResetError:
+            if tail:
+                raise
+            raise ConnectionResetError("the queue is full: reset before it began") from None
+
     def _stream(self, event: threading.Event) -> None:
         report = self.report
         last = time.monotonic()
         longest_s, tail = 0.0, b""
         with self._connect("POST /completion", json.dumps(_BODY).encode()) as connection:
-            while not self._ends.is_set() and (piece := connection.recv(65536)):
+            while not self._ends.is_set() and (piece := self._receive(connection, tail)):
                 now = time.monotonic()
                 if tail:
                     longest_s = max(longest_s, now - last)

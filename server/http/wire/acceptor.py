@@ -1,8 +1,9 @@
-"""Accepts connections faster than requests can be served, and hands them over one by one.
+"""Accepts connections faster than requests can be served, and hands them over a few at a time.
 
-uvloop's own server accepts one connection a turn of its loop, in which it also serves requests, so
-that a flood of connections waits in the system's queue, which is first come, first served: a probe
-behind 2000 requests waits for all of them.
+uvloop's own server accepts one connection a turn of its loop, in which it serves everybody else.
+So the last of 64 that connect at once waits while the others are served 64 times; and a flood waits
+in the system's queue, which is first come, first served: a probe behind 2000 requests waits for all
+of them.
 """
 
 import asyncio
@@ -23,7 +24,9 @@ BACKLOG: Final = 4096
 _BURST: Final = 256  # accepted in a row: milliseconds, and the system's queue is short after them
 _N_WAITING_MAX: Final = 1024
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_POLITE: Final = 16  # of a burst are told why they are refused, which takes as long as accepting
+_POLITE: Final = 64  # of a burst are told why they are refused, which takes as long as accepting
+_N_FEW: Final = 64
+_N_OF_MANY: Final = 4
 _PAUSE_S: Final = 0.1
 _TELL_EVERY_S: Final = 1.0
 _READ: Final = bytearray(65536)  # what is read to be forgotten
@@ -127,18 +130,24 @@ class Acceptor:
         self._n_refused = 0
 
     async def _serve(self) -> None:
-        """One connection a turn of the loop, as its own servers do."""
+        """All that wait in a turn of the loop; of a crowd a few, or a turn would take long."""
         while True:
-            connection = self._room.take()
-            if connection is None:
+            if len(self._room) == 0:
                 self._has_news.clear()
                 await self._has_news.wait()
-                continue
-            try:
-                await self._loop.connect_accepted_socket(self._new_protocol, connection)
-            except Exception:
-                _log.exception("a connection could not be served")
-                connection.close()
+            n_taken = len(self._room) if len(self._room) <= _N_FEW else _N_OF_MANY
+            taken = [self._room.take() for _ in range(n_taken)]
+            if n_taken == 1:  # without a task of its own
+                await self._hand_over(taken[0])
+            else:
+                await asyncio.gather(*map(self._hand_over, taken))
+
+    async def _hand_over(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._new_protocol, connection)
+        except Exception:
+            _log.exception("a connection could not be served")
+            connection.close()
 
 
 def count_places() -> int:

@@ -36,15 +36,16 @@ class WaitingRoom:
         queue.append(connection)
         return queue.popleft()
 
-    def take(self) -> socket.socket | None:
-        """The next one; None if nobody waits."""
+    def __len__(self) -> int:
+        return len(self._quick) + len(self._work) + len(self._silent)
+
+    def take(self) -> socket.socket:
+        """The next one. Raises: IndexError if nobody waits."""
         self._look_at_silent()
         is_works_turn = self._n_quick_in_a_row >= _QUICK_IN_A_ROW
         queue = self._work if self._work and (is_works_turn or not self._quick) else self._quick
         self._n_quick_in_a_row = self._n_quick_in_a_row + 1 if queue is self._quick else 0
-        if not queue:
-            queue = self._silent
-        return queue.popleft() if queue else None
+        return (queue or self._silent).popleft()
 
     def take_all(self) -> list[socket.socket]:
         """Everybody leaves."""
