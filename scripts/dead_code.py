@@ -25,6 +25,7 @@ CALLED_BY_NAME = [
     "main_loop",
     "pytest_*",
     "test_*",
+    "wait_closed",
 ]
 DECORATORS = ["@field_validator*", "@model_validator*", "@pytest.fixture*"]
 # deploy/dockerfile_chroot.py has a method for each instruction of a Dockerfile.

@@ -292,7 +292,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, with an acceptor of ours; then `on_started`.
 
-        TLS stays with uvloop's servers: what a connection wants cannot be seen before its handshake.
+        TLS stays with uvloop's servers: nobody sees what a connection wants before its handshake.
         """
         if self.config.is_ssl or sockets is None:
             await super().startup(sockets)
@@ -308,7 +308,10 @@ class _Server(uvicorn.Server):
         self.on_started()
 
     def _new_protocol(self) -> asyncio.Protocol:
-        return self._protocol(self.config, self.server_state, self.lifespan.state)
+        protocol: asyncio.Protocol = self._protocol(
+            self.config, self.server_state, self.lifespan.state
+        )
+        return protocol
 
     def end(self) -> None:
         """Close the listeners, let responses end, and return from `serve`."""

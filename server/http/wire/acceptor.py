@@ -50,7 +50,7 @@ class Acceptor:
     """Listens on sockets; what it does not serve for want of time gets a 503.
 
     It has what uvicorn asks of a server. `new_protocol` makes the protocol of a connection.
-    `n_waiting_max`: of `WaitingRoom`. `on_refused` is called for each connection that finds no room.
+    `n_waiting_max`: of `WaitingRoom`. `on_refused` is called for each connection without room.
     Event loop's thread only.
     """
 

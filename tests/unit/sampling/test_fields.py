@@ -146,18 +146,21 @@ def test_a_seed_changes_nothing_else_and_is_checked() -> None:
     params = SamplingParams(**VALUES)
     assert params.with_seed(9) == SamplingParams(**(VALUES | {"seed": 9}))
     assert params.seed == 7
-    with pytest.raises(ValueError, match="^seed: "):
+    with pytest.raises(ValueError, match=r"^seed: "):
         params.with_seed(1 << 32)
 
 
 def test_requests_that_differ_in_their_seed_share_what_is_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    checked: list[int] = []
+    checked: list[SamplingParams] = []
     check = SamplingParams.__post_init__
-    monkeypatch.setattr(
-        SamplingParams, "__post_init__", lambda self: (checked.append(1), check(self))[1]
-    )
+
+    def count(params: SamplingParams) -> None:
+        checked.append(params)
+        check(params)
+
+    monkeypatch.setattr(SamplingParams, "__post_init__", count)
     defaults = SamplingParams(temperature=0.625)
     made = [SamplingFields(seed=i, top_k=7).to_sampling_params(defaults, None) for i in range(5)]
     assert [params.seed for params in made] == [0, 1, 2, 3, 4]
