@@ -1,4 +1,4 @@
-"""Where the server listens: addresses, Unix sockets, TLS, a shared port; and whom it hears first."""
+"""Where the server listens: addresses, Unix sockets, TLS, a shared port; whom it hears first."""
 
 import contextlib
 import os
