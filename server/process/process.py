@@ -119,7 +119,8 @@ class ServerProcess:
         )
         self._tell_prompt_cache()
         loaded: asyncio.Task[None] = self._app.state.loaded
-        progress = LoadProgress(self._settings, self._log)
+        draw = partial(self._native_log.write, LogTarget.STDERR)
+        progress = LoadProgress(self._settings, self._log, draw)
         while not loaded.done():
             await asyncio.wait([loaded], timeout=progress.every_s)
             if not loaded.done():

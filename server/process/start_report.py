@@ -3,9 +3,9 @@
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import structlog
 
@@ -25,19 +25,25 @@ _DRAW_EVERY_S: Final = 0.1
 
 
 class LoadProgress:
-    """How much of the model is loaded: a line that redraws itself on a terminal, else log lines."""
+    """How much of the model is loaded: a line that redraws itself on a terminal, else log lines.
 
-    def __init__(self, settings: Settings, log: structlog.stdlib.BoundLogger) -> None:
+    `draw` writes to the terminal and does not wait for it: a stopped one would stop the server.
+    """
+
+    def __init__(
+        self, settings: Settings, log: structlog.stdlib.BoundLogger, draw: Callable[[str], object]
+    ) -> None:
         self._log = log
+        self._draw = draw
         self._name = settings.model.name
         self._started = time.monotonic()
         is_quiet = settings.log_disable or settings.logs_json
-        self._terminal: TextIO | None = None if is_quiet or not sys.stderr.isatty() else sys.stderr
-        self.every_s = _LOG_EVERY_S if self._terminal is None else _DRAW_EVERY_S
+        self._is_drawn = sys.stderr.isatty() and not is_quiet
+        self.every_s = _DRAW_EVERY_S if self._is_drawn else _LOG_EVERY_S
 
     def show(self, fraction: float) -> None:
         """Call it every `every_s`."""
-        if self._terminal is None:
+        if not self._is_drawn:
             self._log.info("loading", progress=f"{fraction:.0%}")
             return
         full = round(fraction * _BAR_WIDTH)
@@ -46,14 +52,12 @@ class LoadProgress:
         line = f"loading [{bar}] {fraction:4.0%} {seconds:4.0f} s  {self._name}"
         width = shutil.get_terminal_size().columns - 1
         # The cursor waits at the start, so that a log line in between writes over the bar.
-        self._terminal.write(f"\x1b[2K{line[:width]}\r")
-        self._terminal.flush()
+        self._draw(f"\x1b[2K{line[:width]}\r")
 
     def clear(self) -> None:
         """The line is gone from the terminal."""
-        if self._terminal is not None:
-            self._terminal.write("\x1b[2K")
-            self._terminal.flush()
+        if self._is_drawn:
+            self._draw("\x1b[2K")
 
 
 def tell_loop(log: structlog.stdlib.BoundLogger, loop: DecodeLoop) -> None:

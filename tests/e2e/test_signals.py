@@ -1,5 +1,6 @@
 """What each signal does to a server, and a server whose descriptors are closed or few."""
 
+import contextlib
 import os
 import pty
 import signal
@@ -73,6 +74,31 @@ def test_a_terminal_that_is_gone_drains() -> None:
         assert process.wait(20) == 0
     finally:
         process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_a_terminal_that_stands_still_does_not_stop_the_start() -> None:
+    port = free_port()
+    ours, theirs = pty.openpty()
+    os.set_blocking(theirs, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:  # until nothing more fits
+            os.write(theirs, b"x" * 512)
+    os.set_blocking(theirs, True)
+    process = subprocess.Popen(
+        [str(UNPACED), "--port", str(port), "-t", "1"],
+        stdin=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            wait_healthy(client)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(theirs)
         os.close(ours)
 
 

@@ -99,7 +99,9 @@ def test_a_terminal_has_a_line_that_redraws_itself(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("COLUMNS", "60")
     with capture_logs() as lines:
-        progress = LoadProgress(Settings(model=Path("folder/some-model.gguf")), log())
+        progress = LoadProgress(
+            Settings(model=Path("folder/some-model.gguf")), log(), terminal.write
+        )
         for fraction in (0.0, 0.5, 1.0):
             progress.show(fraction)
         progress.clear()
@@ -120,7 +122,7 @@ def test_elsewhere_it_is_lines_of_the_log(
     terminal = Terminal() if settings else io.StringIO()
     monkeypatch.setattr("sys.stderr", terminal)
     with capture_logs() as lines:
-        progress = LoadProgress(Settings.model_validate(settings), log())
+        progress = LoadProgress(Settings.model_validate(settings), log(), terminal.write)
         progress.show(0.25)
         progress.clear()
     assert [line["progress"] for line in lines] == ["25%"]
