@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "device/state/cuda_memory.h"
@@ -30,9 +31,13 @@ class StreamMarker {
   }
   void clear() noexcept { is_set_ = false; }
   [[nodiscard]] bool is_set() const noexcept { return is_set_; }
-  // Of the last enqueue().
+  // Of the last enqueue(). After a true, what the stream wrote before it is seen.
   [[nodiscard]] bool is_passed() const noexcept {
-    return *static_cast<const volatile std::uint32_t*>(host_.data()) == ticket_;
+    const bool passed = *static_cast<const volatile std::uint32_t*>(host_.data()) == ticket_;
+    // acquire: pairs with the stream's order, which is that of its writes. Without it an ARM may
+    // have read a mailbox entry before the ticket: news would be missed, the loop called ended.
+    if (passed) std::atomic_thread_fence(std::memory_order_acquire);
+    return passed;
   }
 
  private:
