@@ -1,5 +1,7 @@
 #include "engine/stepper_factory.h"
 
+#include <ggml-backend.h>
+
 #include <stdexcept>
 #include <utility>
 
@@ -113,12 +115,27 @@ std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const Engine
 
 #else
 
+namespace {
+
+std::string why_host() {
+  for (std::size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+    const ggml_backend_dev_t device = ggml_backend_dev_get(i);
+    const enum ggml_backend_dev_type type = ggml_backend_dev_type(device);
+    if (type != GGML_BACKEND_DEVICE_TYPE_GPU && type != GGML_BACKEND_DEVICE_TYPE_IGPU) continue;
+    return std::string("the GPU's own loop is written for CUDA, and this build's GPU is ") +
+           ggml_backend_reg_name(ggml_backend_dev_backend_reg(device)) + "'s";
+  }
+  return "this build has no GPU support, or found no GPU";
+}
+
+}  // namespace
+
 void configure_device(const EngineConfig& /*config*/) {}
 
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
                                       Counters& counters, DecodeLoopReport& report) {
   report.choice = model->card_choice();
-  return fall_back(std::move(model), config, counters, report, "this build has no GPU support");
+  return fall_back(std::move(model), config, counters, report, why_host());
 }
 
 #endif

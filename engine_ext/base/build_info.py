@@ -21,11 +21,18 @@ BUNDLE: Final = Path(__file__).resolve().parents[1] / "lib"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildInfo:
-    """`profile` names the build flags (engine_ext/profiles); "unknown" for a foreign build."""
+    """`profile` names the build flags (engine_ext/profiles); "unknown" for a foreign build.
+
+    `gpu` is CUDA, Vulkan or ROCm, empty for a build for the CPU and for a foreign one.
+    """
 
     version: str
     llama_commit: str
     profile: str
+    gpu: str
+
+
+_GPU_DEFINES: Final = {"GGML_CUDA": "CUDA", "GGML_VULKAN": "Vulkan", "GGML_HIP": "ROCm"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +62,18 @@ def find_llama() -> LlamaPlace | None:
 
 def read_build_info() -> BuildInfo:
     """What `unpaced --version` shows. Fields of a missing or foreign build say so."""
-    profile, commit = "not installed", "none"
+    profile, commit, gpu = "not installed", "none", ""
     place = find_llama()
     if place is not None:
         profile, commit = "unknown", "unknown"
         if place.record is not None:
             record = json.loads(place.record.read_text(encoding="utf-8"))
             profile, commit = record["profile"], record["llama_cpp_commit"]
+            defines: dict[str, str] = record["cmake_defines"]
+            gpu = "".join(gpu for name, gpu in _GPU_DEFINES.items() if defines.get(name) == "ON")
     return BuildInfo(
-        version=importlib.metadata.version("unpaced"), llama_commit=commit, profile=profile
+        version=importlib.metadata.version("unpaced"),
+        llama_commit=commit,
+        profile=profile,
+        gpu=gpu,
     )

@@ -135,10 +135,10 @@ class ServerProcess:
             return
         model, placement = self._engine.model, self._engine.placement
         decode_loop = self._engine.decode_loop
-        has_cuda = "cuda" in read_build_info().profile
-        if self._settings.gpu_layers > 0 and not has_cuda:
+        has_gpu = read_build_info().gpu != ""
+        if self._settings.gpu_layers > 0 and not has_gpu:
             self._log.warning("--gpu-layers has no effect: this build has no GPU support")
-        if has_cuda:
+        if has_gpu:
             tell_loop(self._log, decode_loop)
         tell_memory(self._log, decode_loop, self._engine.stats().n_window_graphs)
         self._log.info(
