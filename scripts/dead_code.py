@@ -10,7 +10,7 @@ from pathlib import Path
 from vulture import Vulture
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAM = ("server", "engine_ext", "deploy", "scripts")
+PROGRAM = ("server", "engine_ext", "scripts")
 KINDS = {"class", "function", "import", "method", "property", "unreachable_code"}
 # Called by others: Python, pydantic, uvicorn, httptools, torch, http.server, pytest, and by name.
 CALLED_BY_NAME = [
@@ -28,8 +28,6 @@ CALLED_BY_NAME = [
     "wait_closed",
 ]
 DECORATORS = ["@field_validator*", "@model_validator*", "@pytest.fixture*"]
-# deploy/dockerfile_chroot.py has a method for each instruction of a Dockerfile.
-BY_NAME_IN = {"deploy/dockerfile_chroot.py"}
 
 
 def main() -> int:
@@ -47,7 +45,7 @@ def unused(*folders: str, within: str = "") -> list[str]:
     lines = []
     for item in vulture.get_unused_code():
         file = item.filename.relative_to(ROOT).as_posix()
-        if item.typ in KINDS and file.startswith(within) and file not in BY_NAME_IN:
+        if item.typ in KINDS and file.startswith(within):
             lines.append(f"{file}:{item.first_lineno}: nobody uses {item.typ} {item.name}")
     return lines
 
