@@ -1,9 +1,10 @@
 """Token probabilities as llama-server shows them, and in OpenAI's older completions shape."""
 
 import math
-from codecs import utf_8_decode
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+from server.completion.utf8_prefix import decode_prefix
 
 if TYPE_CHECKING:
     from engine_ext import TokenEvent
@@ -92,8 +93,9 @@ class LegacyLogprobs:
     def finish(self) -> None:
         """No token follows: a character that was begun is U+FFFD, as in the text."""
         if self._partial and self._entries:
+            rest = self._partial.decode(errors="replace")
             text, logprob, top, offset = self._entries[-1]
-            self._entries[-1] = (text + "\ufffd", logprob, top, offset)
+            self._entries[-1] = (text + rest, logprob, top, offset)
             self._partial = b""
 
     def take(self) -> dict[str, Any]:
@@ -120,7 +122,7 @@ class LegacyLogprobs:
 
     def _add(self, part: bytes, logprob: float | None, top: dict[str, float] | None) -> None:
         data = self._partial + part
-        text, n_used = utf_8_decode(data, "replace", False)
+        text, n_used = decode_prefix(data)
         self._partial = data[n_used:]
         self._entries.append((text, logprob, top, self._offset))
         self._offset += len(text)

@@ -4,8 +4,9 @@ Pure: no I/O, no engine. The text of a stream is what `push` and `finish` return
 that does not stream joins the same pieces, so both see the same text by construction.
 """
 
-from codecs import utf_8_decode
 from collections.abc import Sequence
+
+from server.completion.utf8_prefix import decode_prefix
 
 
 class TextStream:
@@ -49,7 +50,7 @@ class TextStream:
         """The text that one more token makes final; often "" and never past a stop string."""
         if self._partial:
             piece = self._partial + piece
-        text, n_used = utf_8_decode(piece, "replace", False)
+        text, n_used = decode_prefix(piece)
         self._partial = piece[n_used:]
         if not self._stops:
             return text
@@ -57,7 +58,7 @@ class TextStream:
 
     def finish(self) -> str:
         """What was held back, now that no token follows."""
-        rest = "\ufffd" if self._partial else ""
+        rest = self._partial.decode(errors="replace")
         self._partial = b""
         if self._stops:
             rest = self._cut(rest) + self._held

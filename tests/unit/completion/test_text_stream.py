@@ -115,6 +115,8 @@ def test_every_split_gives_the_oracles_text(data: bytes, stops: list[str]) -> No
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.binary(max_size=6), max_size=12), _STOPS)
+@example([b"\xed\xa0"], [])
+@example([b"\xed\xa0", b"a"], ["\ufffd\ufffda", "\ufffd"])
 def test_arbitrary_bytes_give_the_oracles_text(pieces: list[bytes], stops: list[str]) -> None:
     sent, word = run(pieces, stops)
     assert ("".join(sent), word) == oracle(pieces, stops)
