@@ -15,6 +15,12 @@ bool is_ascii(std::string_view text) noexcept {
                      [](char character) { return static_cast<signed char>(character) >= 0; });
 }
 
+// Python waits for a surrogate's third byte, which is no UTF-8 with any: server/completion/
+// utf8_prefix.py does not, nor does this.
+bool begins_surrogate(std::string_view rest) noexcept {
+  return rest.size() == 2 && rest[0] == '\xed' && static_cast<unsigned char>(rest[1]) >= 0xa0;
+}
+
 SequenceState make_state(const nb::bytes& partial, std::int32_t n_decoded, std::int64_t last_us,
                          bool has_new_line) {
   return {std::string(view(partial)), n_decoded, last_us, has_new_line};
@@ -76,9 +82,15 @@ std::string_view TokenFrames::push(std::string_view piece) {
   if (state_.partial.empty() && is_ascii(piece)) return piece;
   // Python's own decoder, so that broken UTF-8 is read as everywhere else.
   state_.partial += piece;
+  const auto n_bytes = static_cast<Py_ssize_t>(state_.partial.size());
   Py_ssize_t n_used = 0;
-  decoded_ = nb::steal(PyUnicode_DecodeUTF8Stateful(
-      state_.partial.data(), static_cast<Py_ssize_t>(state_.partial.size()), "replace", &n_used));
+  decoded_ =
+      nb::steal(PyUnicode_DecodeUTF8Stateful(state_.partial.data(), n_bytes, "replace", &n_used));
+  if (decoded_ &&
+      begins_surrogate(std::string_view(state_.partial).substr(static_cast<std::size_t>(n_used)))) {
+    decoded_ = nb::steal(PyUnicode_DecodeUTF8(state_.partial.data(), n_bytes, "replace"));
+    n_used = n_bytes;
+  }
   Py_ssize_t size = 0;
   const char* text = decoded_ ? PyUnicode_AsUTF8AndSize(decoded_.ptr(), &size) : nullptr;
   if (text == nullptr) nb::raise_python_error();

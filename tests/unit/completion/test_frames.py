@@ -51,6 +51,7 @@ def make_frames(
 @given(tokens=st.lists(st.integers(0, len(_PIECES) - 1)), first=st.binary(max_size=3))
 @example(tokens=list(range(256)), first=b"")
 @example(tokens=list("é€😀".encode()), first=b"\xf0\x9f")
+@example(tokens=[0xA0, 0x61], first=b"\xed")
 def test_frames_hold_what_the_text_stream_makes_final(
     tokens: list[int], first: bytes, skips_empty: bool
 ) -> None:
