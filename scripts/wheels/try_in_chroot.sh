@@ -10,12 +10,11 @@ shift
 [ $# -eq 0 ] || shift
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)/.build/debian/$suite
-mirror=${MIRROR:-http://deb.debian.org/debian}
 
 if [ ! -f "$root/complete" ]; then
   rm -rf "$root"
   mkdir -p "$root"
-  debootstrap --variant=minbase --include=python3,python3-venv "$suite" "$root" "$mirror" >"$root.log" 2>&1 ||
+  debootstrap --variant=minbase --include=python3,python3-venv "$suite" "$root" ${MIRROR:+"$MIRROR"} >"$root.log" 2>&1 ||
     { tail -n 20 "$root.log" >&2; exit 1; }
   touch "$root/complete"
 fi
