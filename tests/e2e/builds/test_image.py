@@ -1,6 +1,6 @@
 """The image of the Dockerfile: built by buildah, run by podman as docs/docker.md runs it.
 
-Slow, some minutes of compiling: `pytest -m slow tests/e2e/builds/test_image.py`, as root.
+Slow, some minutes of compiling: `pytest -m packaging tests/e2e/builds/test_image.py`, as root.
 tests/support/image.py has the variables that choose another profile or an image that is there.
 """
 
@@ -25,7 +25,7 @@ from tests.support.image import (
 )
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.packaging,
     pytest.mark.timeout(7200),
     pytest.mark.skipif(why_not() != "", reason=why_not()),
 ]

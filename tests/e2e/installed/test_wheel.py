@@ -17,7 +17,7 @@ def dist() -> Path:
     return ROOT / "dist"
 
 
-@pytest.mark.slow
+@pytest.mark.packaging
 @pytest.mark.timeout(7200)
 def test_a_wheel_is_installed_and_serves(dist: Path, tmp_path: Path) -> None:
     # A registry is asked for what it depends on; no compiler is in the path.
