@@ -141,7 +141,7 @@ def test_the_cpu_backends_work_buffer_begins_at_a_cache_line() -> None:
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a wheel's libraries, with a record and nothing else."""
     (tmp_path / build_info.RECORD_NAME).write_text(
-        json.dumps({"profile": "cpu-portable", "llama_cpp_commit": "c0ffee"})
+        json.dumps({"profile": "cpu-portable", "llama_cpp_commit": "c0ffee", "cmake_defines": {}})
     )
     monkeypatch.setattr(build_info, "BUNDLE", tmp_path)
     return tmp_path
