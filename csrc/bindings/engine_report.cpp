@@ -63,6 +63,7 @@ nb::dict decode_loop(PyEngine& self) {
   info["choice"] = report.choice;
   info["card"] = report.card.index < 0 ? nb::object(nb::none()) : card_dict(report.card);
   info["cards"] = report.residency.cards;
+  info["compiled_from"] = report.compiled_from;
   nb::dict memory;
   for (const auto& [name, use] : report.residency.memory) {
     nb::dict bytes;

@@ -66,25 +66,16 @@ std::unique_ptr<DeviceStepper> make_device_stepper(const std::shared_ptr<Model>&
   }
 }
 
-}  // namespace
-
-void configure_device(const EngineConfig& config) {
-  int n_devices = 0;
-  const cudaError_t status = cudaGetDeviceCount(&n_devices);
-  if (status == cudaSuccess && n_devices > 0) return set_up_cards(config, n_devices);
-  cudaGetLastError();
-  if (config.n_gpu_layers == 0 && !config.require_device) return;
-  int driver = 0;
-  int runtime = 0;
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
-  const char* reason = status == cudaSuccess ? "none is visible" : cudaGetErrorString(status);
-  throw std::runtime_error(why_no_card(driver, runtime, reason));
+// ggml's kernels are compiled for the same architectures as ours. Empty: none runs, or the build
+// has the card's instructions.
+std::string ptx_that_is_compiled(const Residency& residency) {
+  if (residency.cards.empty()) return "";
+  const CardCode code = step_kernel_code();
+  return code.ptx == code.binary ? "" : capability_text(code.ptx);
 }
 
-std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
-                                      Counters& counters, DecodeLoopReport& report) {
-  report.choice = model->card_choice();
+std::unique_ptr<Stepper> choose_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
+                                        Counters& counters, DecodeLoopReport& report) {
   if (wants_host(config)) {
     return fall_back(std::move(model), config, counters, report, "the configuration asks for it");
   }
@@ -111,6 +102,30 @@ std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const Engine
   } catch (const std::exception& e) {
     return fall_back(std::move(model), config, counters, report, e.what());
   }
+}
+
+}  // namespace
+
+void configure_device(const EngineConfig& config) {
+  int n_devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&n_devices);
+  if (status == cudaSuccess && n_devices > 0) return set_up_cards(config, n_devices);
+  cudaGetLastError();
+  if (config.n_gpu_layers == 0 && !config.require_device) return;
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const char* reason = status == cudaSuccess ? "none is visible" : cudaGetErrorString(status);
+  throw std::runtime_error(why_no_card(driver, runtime, reason));
+}
+
+std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
+                                      Counters& counters, DecodeLoopReport& report) {
+  report.choice = model->card_choice();
+  auto stepper = choose_stepper(std::move(model), config, counters, report);
+  report.compiled_from = ptx_that_is_compiled(report.residency);
+  return stepper;
 }
 
 #else

@@ -35,6 +35,8 @@ struct DecodeLoopReport {
   std::string reason;  // why not a better one; empty: it is the best
   CardReport card;
   std::string choice;  // of one card or of several, one sentence; empty: there was none
+  // Where the driver compiles the kernels, at their first use: capability of the PTX; else empty.
+  std::string compiled_from;
   Residency residency;
 };
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
+
+_COMPILING_PATIENCE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,9 @@ class DecodeLoop:
     """One sentence about the choice of one card or of several; empty: there was none."""
     card: Card | None = None
     """The GPU that runs the loop."""
+    compiled_from: str = ""
+    """Compute capability of the PTX that the driver compiles for the card, each kernel at its first
+    use; empty: the build has the card's instructions, or uses no card."""
     cards: Sequence[str] = ()
     """Devices whose memory has the model's weights and KV. A CUDA build says so."""
     memory_bytes: Mapping[str, Mapping[str, int]]
@@ -52,6 +57,15 @@ class DecodeLoop:
     n_graph_nodes: Mapping[str, int]
     """Nodes of the one-token decode graph, by backend. A CUDA build says so."""
     n_graph_splits: int
+
+    @property
+    def patience(self) -> float:
+        """How many times longer than usual a step may take before the engine counts as stalled.
+
+        The driver takes up to a minute or two for a file of kernels, in the midst of the first
+        prompt that needs one.
+        """
+        return _COMPILING_PATIENCE if self.compiled_from else 1.0
 
     @classmethod
     def of_report(cls, report: Mapping[str, Any], loop: str) -> Self:

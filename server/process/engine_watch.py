@@ -13,7 +13,10 @@ ENGINE_LOST: Final = 70
 
 
 class EngineWatch:
-    """Look every `period_s`; an engine that shows no progress for `limit_s` (0: ever) is lost."""
+    """Look every `period_s`; an engine that shows no progress for `limit_s` (0: ever) is lost.
+
+    Where kernels are compiled as it goes, it has more patience: DecodeLoop.patience.
+    """
 
     def __init__(self, limit_s: float, period_s: float) -> None:
         self._limit_s = limit_s
@@ -33,6 +36,6 @@ class EngineWatch:
         progress = engine.progress
         if progress is None or progress != self._progress or was_away:
             self._progress, self._since = progress, now
-        elif 0 < self._limit_s < now - self._since:
+        elif 0 < self._limit_s * engine.decode_loop.patience < now - self._since:
             return f"the decode thread has not moved for {now - self._since:.0f} s"
         return None

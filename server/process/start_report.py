@@ -64,6 +64,12 @@ def tell_loop(log: structlog.stdlib.BoundLogger, loop: DecodeLoop) -> None:
     """Which card was chosen, and who runs the token loop if it is not that card."""
     if loop.choice and len(loop.cards) <= 1:
         log.info(loop.choice)
+    if loop.compiled_from:
+        log.warning(
+            "the driver compiles this build's kernels for the card, at their first use: the first "
+            "requests wait for it, and would not with a build for this card (docs/gpu.md)",
+            ptx_of=loop.compiled_from,
+        )
     if loop.loop == "device":
         return
     more = {}

@@ -49,7 +49,8 @@ def _why_not_ready(gate: Gate, host: ModelHost) -> str | None:
     if stats.state is not EngineState.READY:
         return f"the engine is {stats.state.name.lower()}"
     # Early, so that nobody is sent here any more when it counts as lost.
-    if 0 < host.settings.stall_timeout < 2 * stats.heartbeat_age_s:
+    limit_s = host.settings.stall_timeout * host.engine.decode_loop.patience
+    if 0 < limit_s < 2 * stats.heartbeat_age_s:
         return f"the decode thread has not moved for {stats.heartbeat_age_s:.0f} s"
     return None
 

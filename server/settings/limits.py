@@ -127,7 +127,7 @@ class LimitSettings(OptionGroup):
             ("--stall-timeout",),
             "seconds without any progress of the decode thread or the GPU after which it counts as "
             "lost: requests fail and the process ends with status 70; /health/ready says 503 after "
-            "half of it; 0: never",
+            "half of it; ten times as long where the driver compiles the kernels; 0: never",
             metavar="S",
         ),
     ] = 60.0

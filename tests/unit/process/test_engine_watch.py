@@ -4,8 +4,22 @@ from typing import cast
 
 import pytest
 
-from engine_ext import Engine, EngineState
+from engine_ext import DecodeLoop, Engine, EngineState
 from server.process.engine_watch import EngineWatch
+
+
+def decode_loop(compiled_from: str) -> DecodeLoop:
+    return DecodeLoop(
+        loop="device",
+        reason="",
+        device="",
+        compiled_from=compiled_from,
+        memory_bytes={},
+        elsewhere=(),
+        n_elsewhere=0,
+        n_graph_nodes={},
+        n_graph_splits=1,
+    )
 
 
 class WatchedEngine:
@@ -15,6 +29,7 @@ class WatchedEngine:
         self.state = EngineState.READY
         self.error = ""
         self.progress: int | None = 1
+        self.decode_loop = decode_loop("")
 
 
 def looks(watch: EngineWatch, engine: WatchedEngine, begin: float, end: float) -> str | None:
@@ -34,6 +49,13 @@ def test_no_progress_for_longer_than_the_limit(progress: int) -> None:
     engine.progress = progress
     assert looks(watch, engine, 100, 110) is None
     assert "not moved for 11 s" in (looks(watch, engine, 111, 111) or "")
+
+
+def test_the_driver_may_take_long_to_compile_a_kernel() -> None:
+    engine, watch = WatchedEngine(), EngineWatch(limit_s=10, period_s=1)
+    engine.decode_loop = decode_loop("7.5")
+    assert looks(watch, engine, 100, 200) is None
+    assert "not moved for 101 s" in (looks(watch, engine, 201, 201) or "")
 
 
 def test_progress_and_idleness_are_well() -> None:

@@ -82,6 +82,14 @@ def test_a_card_that_was_chosen_is_named_with_what_chooses_otherwise() -> None:
     assert "cost" not in host
 
 
+def test_kernels_that_the_driver_compiles_are_a_warning() -> None:
+    with capture_logs() as lines:
+        tell_loop(log(), card_loop(choice="", compiled_from="7.5"))
+    (line,) = lines
+    assert (line["log_level"], line["ptx_of"]) == ("warning", "7.5")
+    assert "the first requests wait" in line["event"]
+
+
 def test_a_model_on_several_cards_is_a_warning_with_cause_and_cost() -> None:
     split = {"loop": "host", "reason": "the model is split", "cards": ["CUDA0", "CUDA1"]}
     with capture_logs() as lines:
