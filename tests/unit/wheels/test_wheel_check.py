@@ -107,3 +107,18 @@ def test_libraries_elsewhere_are_found(tmp_path: Path, files: dict[str, bytes]) 
 def test_the_registrys_llama_cpp_is_no_dependency(tmp_path: Path, files: dict[str, bytes]) -> None:
     needing = {**files, METADATA: b"Name: unpaced\nRequires-Dist: llama-cpp-python==0.3.36\n"}
     assert check(tmp_path, needing) == ["it depends on llama-cpp-python, whose libraries it brings"]
+
+
+def test_a_folder_in_the_notes_of_device_code_is_no_fault(
+    tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    name = "engine_ext/_native.abi3.so"
+    found = {}
+    for section in (".nv_fatbin", ".other"):
+        (tmp_path / "note").write_bytes(b"-L /home/builder/cuda/lib64")
+        (tmp_path / "library").write_bytes(files[name])
+        added = f"--add-section={section}={tmp_path / 'note'}"
+        subprocess.run(["objcopy", added, str(tmp_path / "library")], check=True)
+        changed = {**files, name: (tmp_path / "library").read_bytes()}
+        found[section] = check(tmp_path, changed, "/home/builder")
+    assert found == {".nv_fatbin": [], ".other": [f"{name} holds /home/builder"]}
