@@ -64,7 +64,7 @@ def faults_of(wheel: Path, not_in_it: tuple[str, ...]) -> list[str]:
 
 
 def _without_device_code(content: bytes) -> bytes:
-    """CUDA's linker writes its command line, with its own folder, into what it links for the card."""
+    """CUDA's linker writes its command line, with its folder, into what it links for the card."""
     section = ELFFile(io.BytesIO(content)).get_section_by_name(".nv_fatbin")
     if section is None:
         return content
