@@ -1,11 +1,13 @@
 """Installs the wheel that fits this Python, as its user would, serves with it and asks it once.
 
     python scripts/wheels/try_wheel.py FOLDER_OR_WHEEL [--limit 60] [--extra PIP_OPTION]...
+        [--serve SERVE_OPTION]...
 
 Makes an environment in a temporary folder, runs `pip install`, `unpaced --version` and `unpaced
 serve`, and completes a prompt with the demo model. Prints how long each took; exit 1 if one fails
 or if all together take longer than the limit in seconds. Needs nothing but Python with venv: it
-runs on the machines that a wheel is for.
+runs on the machines that a wheel is for. A wheel with CUDA, where there is no card:
+`--serve=-ngl --serve=0`.
 """
 
 import argparse
@@ -29,11 +31,12 @@ def main() -> int:
     parser.add_argument("wheel", type=Path, help="a wheel, or a folder with wheels")
     parser.add_argument("--limit", type=float, default=60, help="seconds for everything (60)")
     parser.add_argument("--extra", action="append", default=[], help="an option for pip")
+    parser.add_argument("--serve", action="append", default=[], help="an option for unpaced serve")
     options = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            _try(options.wheel, Path(folder), options.extra)
+            _try(options.wheel, Path(folder), options.extra, options.serve)
         except (OSError, RuntimeError, subprocess.SubprocessError) as error:
             print(f"The wheel does not work here: {error}", file=sys.stderr)
             return 1
@@ -45,7 +48,7 @@ def main() -> int:
     return 0
 
 
-def _try(wheel: Path, folder: Path, extra: list[str]) -> None:
+def _try(wheel: Path, folder: Path, extra: list[str], serve: list[str]) -> None:
     step = _Steps()
     venv.create(folder / "env", with_pip=True)
     python, unpaced = folder / "env/bin/python", folder / "env/bin/unpaced"
@@ -59,7 +62,7 @@ def _try(wheel: Path, folder: Path, extra: list[str]) -> None:
     step.done("unpaced --version")
     # A folder of its own: nothing of a checkout or of a build is near.
     with open(folder / "log", "w") as log:
-        command = [unpaced, "serve", "--port", "0"]
+        command = [unpaced, "serve", "--port", "0", *serve]
         server = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
     try:
         url = _url(server, folder / "log")
