@@ -55,7 +55,7 @@ build: $(STAMPS)/extension  ## Set everything up: .venv, llama.cpp, the native e
 # Of this machine's Pythons it takes 3.11 and one later, unless PYTHONS says which.
 dist: PROFILE := $(if $(filter file,$(origin PROFILE)),cpu-portable,$(PROFILE))
 dist: $(STAMPS)/venv  ## Wheels for other machines, in dist/; PYTHONS="python3.11 python3.12"
-	@$(PY) scripts/wheels/make_dist.py --profile $(PROFILE) --cuda-archs "$(CUDA_ARCHS)" --jobs $(JOBS) \
+	@$(PY) scripts/wheels/make_dist.py --profile "$(PROFILE)" --cuda-archs "$(CUDA_ARCHS)" --jobs $(JOBS) \
 	  $(PYTHONS:%=--python %)
 
 test: test-begin lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
@@ -117,7 +117,7 @@ $(STAMPS)/venv: requirements.lock requirements-build.lock
 # and touches the stamp only when it installs another one.
 $(STAMPS)/llama: $(STAMPS)/venv FORCE
 	@mkdir -p "$$TMPDIR"
-	@$(PY) engine_ext/build_llama.py --profile $(PROFILE) --cuda-archs "$(CUDA_ARCHS)" --jobs $(JOBS) --install --stamp $@
+	@$(PY) engine_ext/build_llama.py --profile "$(PROFILE)" --cuda-archs "$(CUDA_ARCHS)" --jobs $(JOBS) --install --stamp $@
 
 # Redirect-editable: Python files are used where they lie, the native module goes to site-packages.
 # What the build of llama.cpp has of CUDA stands in .build/extension.cmake.

@@ -1,9 +1,10 @@
 """Which profile is built, and for which cards: what the user named, or what this machine has."""
 
+import re
 from dataclasses import dataclass
 
 from .architectures import OLDEST, architectures, supported
-from .driver import Driver, Version, dotted, find_driver
+from .driver import Driver, Version, dotted, find_driver, why_no_card
 from .errors import BuildError
 from .profile import Profile
 
@@ -31,6 +32,7 @@ class Choice:
 
 def choose(name: str, wanted_architectures: str = "") -> Choice:
     """For a profile's name or "auto". Raises BuildError, one sentence, for what cannot be built."""
+    wanted_architectures = _checked(wanted_architectures)
     if name == AUTO:
         return _automatic(find_driver(), wanted_architectures)
     profile = Profile.load(name)
@@ -60,8 +62,30 @@ def driver_too_old(driver: Driver) -> str:
 _KEY = "CMAKE_CUDA_ARCHITECTURES"
 
 
+def _checked(wanted: str) -> str:
+    """As CMake takes it; commas and blanks separate, too. Raises BuildError for what it is not."""
+    parts = [part for part in re.split(r"[;,\s]+", wanted) if part]
+    for part in parts:
+        found = re.fullmatch(r"(\d+)(\d)[af]?(-real|-virtual)?|native|all|all-major", part)
+        if not found:
+            raise BuildError(
+                f"CUDA_ARCHS has {part!r}: it lists CMake's CUDA architectures, such as "
+                "86-real;89-real for RTX 30 and RTX 40."
+            )
+        if found[1] and (capability := (int(found[1]), int(found[2]))) < OLDEST:
+            raise BuildError(
+                f"CUDA_ARCHS has {part!r}: CUDA {dotted(CUDA)} serves compute capability "
+                f"{dotted(OLDEST)} and later, not {dotted(capability)}."
+            )
+    return ";".join(parts)
+
+
 def _automatic(driver: Driver | None, wanted: str) -> Choice:
     reason = _why_no_cuda(driver)
+    if wanted and (driver is None or reason):
+        # Who names cards wants CUDA, if not for this machine.
+        line = f"Profile cuda: CUDA_ARCHS names cards; here {reason}."
+        return Choice(Profile.load("cuda"), wanted, line)
     if driver is None or reason:
         line = f"Profile cpu: {reason} (make PROFILE=... chooses otherwise)."
         return Choice(Profile.load("cpu"), "", line)
@@ -77,7 +101,7 @@ def _why_no_cuda(driver: Driver | None) -> str:
     if old := driver_too_old(driver):
         return old
     if not driver.cards:
-        return f"the {driver} shows no card (CUDA's error {driver.fault})"
+        return f"the {driver} shows no card ({why_no_card(driver)})"
     if not supported(driver.cards):
         names = ", ".join(str(card) for card in driver.cards)
         return (
@@ -96,6 +120,6 @@ def _for_cards_here(driver: Driver | None) -> tuple[str, str]:
         return found, ""
     everywhere = Profile.load("cuda-portable").defines[_KEY]
     return everywhere, (
-        f"No NVIDIA card is found here: compiling for all of {everywhere}; CUDA_ARCHS=86-real "
-        "takes one."
+        f"No card for it is here ({_why_no_cuda(driver)}): compiling for all of {everywhere}; "
+        "CUDA_ARCHS=86-real takes one."
     )

@@ -1,6 +1,7 @@
 """The NVIDIA driver of this machine, asked through its own library: no toolkit, no nvidia-smi."""
 
 import ctypes
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,19 @@ def find_driver() -> Driver | None:
         except (OSError, AttributeError):  # not there, or not what it is called
             continue
     return None
+
+
+def why_no_card(driver: Driver, devices: Path = Path("/dev")) -> str:
+    """Why `driver` shows none, as far as this process can tell: a part of a sentence."""
+    cards = [*devices.glob("nvidia[0-9]*"), *devices.glob("dxg")]  # dxg: WSL2's
+    if not cards:
+        return f"there is no {devices / 'nvidia0'}, which --gpus all gives to a container"
+    for path in (*sorted(cards), devices / "nvidiactl", devices / "nvidia-uvm"):
+        if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+            return f"this user may not open {path}"
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return f"CUDA_VISIBLE_DEVICES is {visible!r}"
+    return f"CUDA's error {driver.fault}"
 
 
 def dotted(version: Version) -> str:

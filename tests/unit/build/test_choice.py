@@ -10,7 +10,7 @@ import pytest
 from engine_ext.llama_build import choice as choice_module
 from engine_ext.llama_build.architectures import architectures
 from engine_ext.llama_build.choice import choose, driver_too_old
-from engine_ext.llama_build.driver import Card, Driver
+from engine_ext.llama_build.driver import Card, Driver, why_no_card
 from engine_ext.llama_build.errors import BuildError
 from engine_ext.llama_build.profile import PROFILES, Profile
 from tests.support.nvidia_driver import make_driver
@@ -90,8 +90,8 @@ def test_a_driver_that_is_too_old_is_told_with_both_versions(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("cards", "status", "reason"),
     [
-        ([("GPU", 8, 6)], 100, "the NVIDIA driver 580.95.05 shows no card (CUDA's error 100)"),
-        ([], 0, "the NVIDIA driver 580.95.05 shows no card (CUDA's error 0)"),
+        ([("GPU", 8, 6)], 100, "the NVIDIA driver 580.95.05 shows no card (WHY)"),
+        ([], 0, "the NVIDIA driver 580.95.05 shows no card (WHY)"),
         (
             [("GTX 1080", 6, 1)],
             0,
@@ -103,12 +103,79 @@ def test_without_a_card_that_serves_it_is_the_cpu(
     cards: list[tuple[str, int, int]], status: int, reason: str, tmp_path: Path
 ) -> None:
     make_driver(tmp_path, cards=cards, status=status)
+    reason = reason.replace(
+        "WHY", why_no_card(Driver(cuda=(13, 0), release="", cards=(), fault=status))
+    )
     line = f"Profile cpu: {reason} (make PROFILE=... chooses otherwise)."
     assert ask(tmp_path, "auto") == ("cpu", "-", line)
     profile, found, line = ask(tmp_path, "cuda")
     assert profile == "cuda"
     assert found == Profile.load("cuda-portable").defines["CMAKE_CUDA_ARCHITECTURES"]
-    assert line.startswith("No NVIDIA card is found here: compiling for all of 75-real;")
+    assert line.startswith(f"No card for it is here ({reason}): compiling for all of 75-real;")
+    # Who names cards wants CUDA: it is not dropped without a word.
+    assert ask(tmp_path, "auto", "86-real") == (
+        "cuda",
+        "86-real",
+        f"Profile cuda: CUDA_ARCHS names cards; here {reason}.",
+    )
+
+
+def test_why_a_driver_shows_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(cuda=(13, 0), release="580.95.05", cards=(), fault=100)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert why_no_card(driver, tmp_path).startswith(f"there is no {tmp_path}/nvidia0")
+    node = tmp_path / "nvidia0"
+    node.touch()
+    assert why_no_card(driver, tmp_path) == "CUDA's error 100"
+    for hidden in ("", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "MIG-x"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert why_no_card(driver, tmp_path) == f"CUDA_VISIBLE_DEVICES is {hidden!r}"
+
+
+@pytest.mark.parametrize("name", ["nvidia0", "nvidiactl", "nvidia-uvm"])
+def test_a_card_that_this_user_may_not_open_is_named(name: str, tmp_path: Path) -> None:
+    for node in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / node).touch(mode=0o666)
+        (tmp_path / node).chmod(0 if node == name else 0o666)
+    tmp_path.chmod(0o755)
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from engine_ext.llama_build.driver import Driver, why_no_card\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"  # root may open anything
+        "driver = Driver(cuda=(13, 0), release='', cards=(), fault=100)\n"
+        "print(why_no_card(driver, Path()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout == f"this user may not open {name}\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [("86-real;89-real", "86-real;89-real"), ("86, 89-virtual", "86;89-virtual"), ("120a", "120a")],
+)
+def test_architectures_are_cmakes(wanted: str, taken: str) -> None:
+    assert choose("cuda-portable", wanted).architectures == taken
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fault"),
+    [
+        ("sm_86", "CUDA_ARCHS has 'sm_86': it lists CMake's CUDA architectures"),
+        ("8.6", "CUDA_ARCHS has '8.6': it lists CMake's CUDA architectures"),
+        (
+            "86-real;61-real",
+            "CUDA_ARCHS has '61-real': CUDA 13.0 serves compute capability 7.5 and",
+        ),
+        ("70", "CUDA_ARCHS has '70': CUDA 13.0 serves compute capability 7.5 and later, not 7.0."),
+    ],
+)
+def test_what_is_no_architecture_is_told_before_the_build(wanted: str, fault: str) -> None:
+    with pytest.raises(BuildError) as caught:
+        choose("cuda", wanted)
+    assert str(caught.value).startswith(fault)
 
 
 def test_a_library_that_is_no_driver_is_none(tmp_path: Path) -> None:
