@@ -23,25 +23,47 @@ from .wheel import Wheel, require_tools
 def main() -> int:
     """Exit status; a failure is one sentence on stderr, after the end of the log it came from."""
     options = _parse()
-    base: Path = options.build_dir.resolve()
     try:
-        with _exclusive(base):
-            choice = choose(options.profile, options.cuda_archs)
-            if choice.line:
-                print(choice.line, flush=True)
-            inputs = Inputs.collect(choice, _toolkit(base, choice))
-            write_extension_cache(base / "extension.cmake", inputs)
-            wheel = Wheel(base, inputs)
-            _build(base, inputs, wheel, options.jobs)
-            installed = options.install and wheel.install()
+        _make(options)
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
+    except OSError as error:  # a full disk, or a folder that root has made
+        what = ": ".join(filter(None, (error.filename, error.strerror)))
+        print(f"The build cannot go on: {what}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def build(base: Path, profile: str, cuda_archs: str, n_jobs: int) -> Path:
+    """The wheel for these inputs, made or found. Takes minutes. Raises BuildError."""
+    with _exclusive(base):
+        path = _wheel(base, profile, cuda_archs, n_jobs).path
+    if path is None:
+        raise BuildError("The build has left no wheel.")
+    return path
+
+
+def _make(options: argparse.Namespace) -> None:
+    base: Path = options.build_dir.resolve()
+    with _exclusive(base):
+        wheel = _wheel(base, options.profile, options.cuda_archs, options.jobs)
+        installed = options.install and wheel.install()
     if options.stamp is not None and (installed or not options.stamp.exists()):
         options.stamp.touch()
     if not options.install and wheel.path is not None:
         print(relative(wheel.path))
-    return 0
+
+
+def _wheel(base: Path, profile: str, cuda_archs: str, n_jobs: int) -> Wheel:
+    choice = choose(profile, cuda_archs)
+    if choice.line:
+        print(choice.line, flush=True)
+    inputs = Inputs.collect(choice, _toolkit(base, choice))
+    write_extension_cache(base / "extension.cmake", inputs)
+    wheel = Wheel(base, inputs)
+    _build(base, inputs, wheel, n_jobs)
+    return wheel
 
 
 def _build(base: Path, inputs: Inputs, wheel: Wheel, n_jobs: int) -> None:

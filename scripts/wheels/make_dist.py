@@ -10,7 +10,6 @@ machine in it, and auditwheel finds out how old a Linux it runs on.
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from stage import Stage  # noqa: E402
 from wheel_check import faults_of  # noqa: E402
 
 from engine_ext.llama_build import pins  # noqa: E402
+from engine_ext.llama_build.cli import build  # noqa: E402
 from engine_ext.llama_build.errors import BuildError  # noqa: E402
 from engine_ext.llama_build.profile import Profile  # noqa: E402
 from engine_ext.llama_build.step import relative, run, say  # noqa: E402
@@ -43,16 +43,10 @@ class Llama:
     @classmethod
     def build(cls, profile: Profile, cuda_archs: str, n_jobs: int) -> "Llama":
         """Takes minutes, the first time. Raises BuildError."""
-        options = ["--profile", profile.name, "--cuda-archs", cuda_archs, "--jobs", str(n_jobs)]
-        command = [sys.executable, str(ROOT / "engine_ext" / "build_llama.py"), *options]
-        done = subprocess.run(command)
-        if done.returncode != 0:
-            raise BuildError(f"llama.cpp could not be built (exit {done.returncode}).")
-        wheels = (ROOT / ".build" / "wheels").glob(f"*/*+{profile.version.partition('+')[2]}-*.whl")
-        newest = max(wheels, key=lambda path: path.stat().st_mtime)
+        wheel = build(ROOT / ".build", profile.name, cuda_archs, n_jobs)
         folder = WORK / "llama" / profile.name
         shutil.rmtree(folder, ignore_errors=True)
-        with zipfile.ZipFile(newest) as archive:
+        with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder)
         source = ROOT / ".build" / "src" / f"llama_cpp_python-{pins.VERSION}" / "vendor"
         return cls(folder / "llama_cpp", source / "llama.cpp")

@@ -1,0 +1,44 @@
+"""The build's command: the wheel that it names, and failures of the machine in one sentence."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from engine_ext.llama_build import source
+from engine_ext.llama_build.choice import choose
+from engine_ext.llama_build.cli import build
+from engine_ext.llama_build.inputs import Inputs
+from engine_ext.llama_build.source import Source
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_wheel_of_these_inputs_is_taken_not_the_newest(tmp_path: Path) -> None:
+    state = Source(tmp_path).tree / "unpaced_state"
+    state.parent.mkdir(parents=True)
+    state.write_text(source._STATE.hexdigest())
+    ours = tmp_path / "wheels" / Inputs.collect(choose("cpu-portable"), None).digest / "a.whl"
+    other = tmp_path / "wheels" / "of_other_inputs" / "a.whl"
+    for age, path in ((60, ours), (0, other)):
+        path.parent.mkdir(parents=True)
+        path.touch()
+        os.utime(path, (path.stat().st_mtime - age,) * 2)
+    assert build(tmp_path, "cpu-portable", "", 1) == ours
+
+
+def test_what_the_machine_refuses_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "llama.lock").mkdir()  # as where another user's files are in the way
+    done = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "engine_ext" / "build_llama.py")),
+            *("--profile", "cpu", "--build-dir", str(tmp_path / "build")),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"The build cannot go on: {tmp_path}/build/llama.lock: Is a directory.\n"
+    )
