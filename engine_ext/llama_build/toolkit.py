@@ -1,6 +1,7 @@
 """CUDA's compiler and libraries: the system's if they fit, else the locked packages of NVIDIA."""
 
 import contextlib
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -39,7 +40,8 @@ class Toolkit:
     @property
     def identity(self) -> str:
         """Equal toolkits have equal ones, wherever the checkout lies."""
-        return f"{self.version} {self.libraries or 'packages'}"
+        linked = hashlib.sha256(_DRIVER_SOURCE.read_bytes()).hexdigest()[:16]
+        return f"{self.version} {self.libraries or 'packages'} {linked}"
 
     @property
     def where(self) -> str:

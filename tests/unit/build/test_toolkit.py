@@ -145,6 +145,20 @@ def find_with_packages(
     return found
 
 
+def test_another_source_of_the_drivers_functions_is_another_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    library = tmp_path / "libcuda.a"
+    taken = Toolkit(root=tmp_path, version="13.0.88", libraries=None, driver_library=library)
+    moved = Toolkit(root=tmp_path / "b", version="13.0.88", libraries=None, driver_library=library)
+    before = taken.identity
+    assert before == moved.identity
+    source = tmp_path / "cuda_driver.c"
+    source.write_text("// another function")
+    monkeypatch.setattr(toolkit, "_DRIVER_SOURCE", source)
+    assert taken.identity != before
+
+
 def test_a_compiler_that_is_too_new_is_told_before_the_build(tmp_path: Path) -> None:
     root = make_toolkit(tmp_path / "cuda", "13.0")
     library = tmp_path / "libcuda.a"
