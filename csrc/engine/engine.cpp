@@ -43,8 +43,8 @@ void Engine::start() {
   init_backends();
   llama_numa_init(static_cast<ggml_numa_strategy>(config_.options.numa));
   decode_thread_.start([this]() -> std::unique_ptr<Stepper> {
-    configure_device(config_);
-    auto model = std::make_shared<Model>(config_, load_progress_, decode_thread_.stop_flag());
+    const EngineConfig config = configure_device(config_);
+    auto model = std::make_shared<Model>(config, load_progress_, decode_thread_.stop_flag());
     vocabulary_ = std::make_unique<Vocabulary>(model->vocab());
     pieces_ = std::make_shared<const TokenPieces>(*vocabulary_, false);
     pieces_special_ = std::make_shared<const TokenPieces>(*vocabulary_, true);
@@ -52,7 +52,7 @@ void Engine::start() {
     model_identity_ = model->identity();
     model->count_nodes(decode_thread_.counters().n_nodes);
     // The decode thread's counters are its own: this lambda runs on it.
-    return make_stepper(std::move(model), config_, decode_thread_.counters(), decode_loop_);
+    return make_stepper(std::move(model), config, decode_thread_.counters(), decode_loop_);
   });
 }
 

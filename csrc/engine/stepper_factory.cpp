@@ -2,10 +2,12 @@
 
 #include <ggml-backend.h>
 
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
 #include "host/host_stepper.h"
+#include "log/log_sink.h"
 
 #ifdef UNPACED_CUDA
 #include <cuda_runtime_api.h>
@@ -49,6 +51,10 @@ std::unique_ptr<Stepper> fall_back(std::shared_ptr<Model> model, const EngineCon
 
 namespace {
 
+bool uses_no_card(const EngineConfig& config) {
+  return config.n_gpu_layers == 0 || config.options.uses_no_device();
+}
+
 // refusal: why one block draws alone where several were to.
 std::unique_ptr<DeviceStepper> make_device_stepper(const std::shared_ptr<Model>& model,
                                                    const EngineConfig& config, Counters& counters,
@@ -79,7 +85,7 @@ std::unique_ptr<Stepper> choose_stepper(std::shared_ptr<Model> model, const Engi
   if (wants_host(config)) {
     return fall_back(std::move(model), config, counters, report, "the configuration asks for it");
   }
-  if (config.n_gpu_layers == 0) {
+  if (uses_no_card(config)) {
     return fall_back(std::move(model), config, counters, report, "no layer is on the GPU");
   }
   if (const std::string obstacle = device_loop_obstacle(config.options); !obstacle.empty()) {
@@ -106,17 +112,23 @@ std::unique_ptr<Stepper> choose_stepper(std::shared_ptr<Model> model, const Engi
 
 }  // namespace
 
-void configure_device(const EngineConfig& config) {
+EngineConfig configure_device(const EngineConfig& config) {
   int n_devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&n_devices);
-  if (status == cudaSuccess && n_devices > 0) return set_up_cards(config, n_devices);
+  if (status == cudaSuccess && n_devices > 0) {
+    const UsableCards cards = set_up_cards(config, n_devices);
+    for (const std::string& sentence : cards.left_out) log_warning("left out: " + sentence);
+    return cards.config;
+  }
   cudaGetLastError();
-  if (config.n_gpu_layers == 0 && !config.require_device) return;
+  if (uses_no_card(config) && !config.require_device) return config;
   int driver = 0;
   int runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  const char* reason = status == cudaSuccess ? "none is visible" : cudaGetErrorString(status);
+  std::string reason = status == cudaSuccess ? "none is visible" : cudaGetErrorString(status);
+  const std::string hidden = what_hides_cards("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
+  reason += (hidden.empty() ? "" : "; ") + hidden;
   throw std::runtime_error(why_no_card(driver, runtime, reason));
 }
 
@@ -145,7 +157,7 @@ std::string why_host() {
 
 }  // namespace
 
-void configure_device(const EngineConfig& /*config*/) {}
+EngineConfig configure_device(const EngineConfig& config) { return config; }
 
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
                                       Counters& counters, DecodeLoopReport& report) {

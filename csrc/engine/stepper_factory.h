@@ -12,8 +12,9 @@
 namespace unpaced {
 
 // Before the model is loaded: settings of the CUDA runtime, and whether there is a device at all.
-// Throws std::runtime_error if a CUDA build was not told to run without one.
-void configure_device(const EngineConfig& config);
+// Returns the configuration without the cards that this build has no code for, and logs which.
+// Throws std::runtime_error if a CUDA build was not told to run without a device.
+[[nodiscard]] EngineConfig configure_device(const EngineConfig& config);
 
 // Fills the report. Throws std::runtime_error if the configuration requires what cannot be had.
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,

@@ -95,6 +95,13 @@ void install_log_sink(LogLevel level) {
   llama_log_set(on_log, nullptr);
 }
 
+void log_warning(const std::string& line) {
+  ggml_log_callback log = nullptr;
+  void* user = nullptr;
+  llama_log_get(&log, &user);
+  if (log != nullptr) log(GGML_LOG_LEVEL_WARN, (line + "\n").c_str(), user);
+}
+
 void queue_log(std::size_t max_bytes) {
   for (const LogTarget target : kTargets) writer_of(target).queue(max_bytes);
 }

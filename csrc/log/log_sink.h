@@ -20,6 +20,9 @@ enum class LogTarget : int { kStderr = 0, kStdout, kFile };
 // all); the others go to standard error and the file.
 void install_log_sink(LogLevel min_level);
 
+// A line of ours among llama.cpp's, at its level of warnings. Without a line end.
+void log_warning(const std::string& line);
+
 // For as long as the process lives: nobody who logs waits for a descriptor any more. `max_bytes` of
 // lines may wait for each. Call once at most.
 void queue_log(std::size_t max_bytes);

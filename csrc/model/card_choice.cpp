@@ -42,6 +42,18 @@ PlacedConfig place_on_all(const EngineConfig& config, const Planner& plan,
   return {fitted.config, fitted.change, choice};
 }
 
+// What the configuration does not name is no card of its.
+std::vector<DeviceInfo> named_devices(const ModelOptions& options,
+                                      const std::vector<DeviceInfo>& devices) {
+  std::vector<DeviceInfo> named = devices;
+  for (DeviceInfo& device : named) {
+    const bool is_named = options.devices.empty() ||
+                          std::ranges::find(options.devices, device.name) != options.devices.end();
+    device.is_card = device.is_card && is_named;
+  }
+  return named;
+}
+
 std::size_t n_cards(std::span<const DeviceInfo> devices) {
   return static_cast<std::size_t>(
       std::ranges::count_if(devices, [](const DeviceInfo& device) { return device.is_card; }));
@@ -52,6 +64,7 @@ PlacedConfig place(const EngineConfig& config, const Planner& plan,
   EngineConfig alone = config;
   alone.options.split_mode = LLAMA_SPLIT_MODE_NONE;
   alone.options.devices = {card.name};
+  alone.options.main_gpu = 0;  // of these
   const FittedConfig fitted = fit_to_memory(alone, plan, devices);
   const MemoryPlan planned = plan(fitted.config);
   const bool fits = fitted.config.n_gpu_layers == config.n_gpu_layers &&
@@ -88,6 +101,19 @@ const DeviceInfo* emptiest_card(std::span<const DeviceInfo> devices) noexcept {
   return n_cards(devices) < 2 ? nullptr : emptiest;
 }
 
+EngineConfig without_devices(const EngineConfig& config, std::span<const std::string> devices,
+                             std::span<const std::string> unusable) {
+  const ModelOptions& options = config.options;
+  const bool is_open = options.devices.empty() && options.tensor_split.empty() &&
+                       options.split_mode != LLAMA_SPLIT_MODE_NONE;
+  EngineConfig made = config;
+  if (!is_open || unusable.empty()) return made;
+  for (const std::string& name : devices) {
+    if (std::ranges::find(unusable, name) == unusable.end()) made.options.devices.push_back(name);
+  }
+  return made;
+}
+
 PlacedConfig place_model(const EngineConfig& config, const Planner& plan,
                          const std::vector<DeviceInfo>& devices) {
   const ModelOptions& options = config.options;
@@ -95,12 +121,11 @@ PlacedConfig place_model(const EngineConfig& config, const Planner& plan,
     const FittedConfig fitted = fit_to_memory(config, plan, devices);
     return {fitted.config, fitted.change, ""};
   }
-  const DeviceInfo* card = emptiest_card(devices);
-  if (card == nullptr || config.n_gpu_layers == 0 || !options.devices.empty()) {
-    return place_on_all(config, plan, devices, "");
-  }
+  const std::vector<DeviceInfo> named = named_devices(options, devices);
+  const DeviceInfo* card = emptiest_card(named);
+  if (card == nullptr || config.n_gpu_layers == 0) return place_on_all(config, plan, named, "");
   try {
-    return place(config, plan, devices, *card);
+    return place(config, plan, named, *card);
   } catch (const std::runtime_error&) {
     return {with_layers_split(config), "", ""};
   }

@@ -17,14 +17,6 @@ namespace {
   throw std::runtime_error(what + " " + path + (logged.empty() ? "" : ": " + logged));
 }
 
-void log_fit(const std::string& change) {
-  ggml_log_callback log = nullptr;
-  void* user = nullptr;
-  llama_log_get(&log, &user);
-  const std::string line = "to fit the memory (--fit), " + change + "\n";
-  if (log != nullptr) log(GGML_LOG_LEVEL_WARN, line.c_str(), user);
-}
-
 struct Loading {
   LoadProgress& progress;
   const std::atomic<bool>& stop;
@@ -78,7 +70,7 @@ std::uint64_t identity_of(const llama_model* model, const EngineConfig& config) 
 Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atomic<bool>& stop)
     : stop_(stop) {
   const PlacedConfig placed = place_model(config);
-  if (!placed.fit.empty()) log_fit(placed.fit);
+  if (!placed.fit.empty()) log_warning("to fit the memory (--fit), " + placed.fit);
   card_choice_ = placed.choice;
   const ErrorCapture capture;
   load(placed.config, progress);

@@ -104,7 +104,7 @@ ModelParams::ModelParams(const ModelOptions& options, std::int32_t gpu_layers) {
 
 void ModelParams::set_devices(const ModelOptions& options) {
   if (options.devices.empty()) return;
-  if (options.devices.size() > 1 || options.devices.front() != "none") {
+  if (!options.uses_no_device()) {
     for (const std::string& name : options.devices) devices_.push_back(find_device(name));
   }
   devices_.push_back(nullptr);

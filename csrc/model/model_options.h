@@ -40,6 +40,9 @@ struct ModelOptions {
   std::int32_t priority = 0;                         // ggml_sched_priority of ggml's workers
   std::int32_t poll_batch = -1;                      // as poll, for prompts; -1: the same
 
+  [[nodiscard]] bool uses_no_device() const {
+    return devices.size() == 1 && devices.front() == "none";
+  }
   [[nodiscard]] std::vector<float> lora_scales() const {
     std::vector<float> scales;
     for (const auto& [path, scale] : loras) scales.push_back(scale);

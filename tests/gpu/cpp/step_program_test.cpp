@@ -157,7 +157,7 @@ int main(int argc, char** argv) {
     config.n_ctx = 1024;
     config.flash_attn = 1;
     config.warmup = false;
-    configure_device(config);
+    static_cast<void>(configure_device(config));
     init_backends();
     LoadProgress progress;
     const std::atomic<bool> stop = false;

@@ -151,6 +151,34 @@ TEST(what_was_chosen_is_not_changed) {
   CHECK(place_model(config, plan, devices).choice.empty());
 }
 
+TEST(of_the_named_cards_one_is_chosen) {
+  EngineConfig config = open_config();
+  config.options.devices = {"CUDA0", "CUDA1"};
+  const std::vector<DeviceInfo> devices{card("CUDA0", 5000), card("CUDA1", bytes_with(kTrain)),
+                                        card("CUDA2", 2 * bytes_with(kTrain))};
+  const PlacedConfig placed = place_model(config, plan, devices);
+  CHECK(is_alone_on(placed, "CUDA1"));
+  CHECK(placed.choice.find("CUDA1, the emptiest of 2 cards") != std::string::npos);
+}
+
+TEST(a_card_that_cannot_be_used_is_left_out) {
+  const std::vector<std::string> names{"CUDA0", "CUDA1", "CUDA2"};
+  const std::vector<std::string> old{"CUDA1"};
+  const std::vector<std::string> rest{"CUDA0", "CUDA2"};
+  EngineConfig config = open_config();
+  CHECK(unpaced::without_devices(config, names, old).options.devices == rest);
+  CHECK(unpaced::without_devices(config, names, {}).options.devices.empty());
+  // What was asked for stays, and is refused where it cannot be had.
+  config.options.tensor_split = {3, 1, 1};
+  CHECK(unpaced::without_devices(config, names, old).options.devices.empty());
+  config = open_config();
+  config.options.devices = {"CUDA1"};
+  CHECK(unpaced::without_devices(config, names, old).options.devices == old);
+  config = open_config();
+  config.options.split_mode = LLAMA_SPLIT_MODE_NONE;
+  CHECK(unpaced::without_devices(config, names, old).options.devices.empty());
+}
+
 TEST(one_card_is_no_choice) {
   const PlacedConfig placed = place_model(open_config(), plan, {card("CUDA0", bytes_with(kTrain))});
   CHECK(is_split(placed));  // llama.cpp's default
