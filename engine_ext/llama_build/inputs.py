@@ -49,6 +49,8 @@ class Inputs:
             pins.SDIST_SHA256,
             pins.PATCHES,
             pins.WHEEL_EXCLUDE,
+            pins.LICENSE_FILE,
+            pins.FILES_OF_OTHERS,
             self.profile.name,
             self.profile.description,
             self.profile.notes,

@@ -5,6 +5,9 @@ SDIST_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 LLAMA_COMMIT = "0c1e57098"  # the commit vendored in that source distribution
 
 INFO_FILE = "llama_cpp/unpaced_build.json"
+LICENSE_FILE = "llama_cpp/llama.cpp-LICENSE"
+# Compiled files with parts by others, whose notices the license file repeats.
+FILES_OF_OTHERS = ("ggml/src/ggml-cpu/llamafile/sgemm.cpp", "ggml/src/ggml-cpu/ops.cpp")
 
 COMMON_DEFINES: dict[str, str] = {
     "CMAKE_BUILD_TYPE": "Release",

@@ -11,6 +11,7 @@ from pathlib import Path
 from . import pins
 from .errors import BuildError
 from .inputs import Inputs
+from .licenses import license_text
 from .step import relative, run, say
 
 # Marks the unpacked tree: another pin or another patch unpacks it anew.
@@ -40,6 +41,7 @@ class Source:
         version = f'__version__ = "{inputs.profile.version}"'
         init.write_text(re.sub(r'__version__ = "[^"]*"', version, init.read_text()))
         (self.tree / pins.INFO_FILE).write_text(json.dumps(inputs.info(), indent=1) + "\n")
+        (self.tree / pins.LICENSE_FILE).write_text(license_text(self.tree / "vendor" / "llama.cpp"))
 
     def archive(self) -> Path:
         """The pinned archive, fetched if it is not there. Raises BuildError."""

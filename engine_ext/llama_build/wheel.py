@@ -120,6 +120,7 @@ def check_wheel(wheel: Path, profile: Profile) -> None:
         info = json.loads(archive.read(pins.INFO_FILE))
     needed = (*pins.LIBRARIES, "libggml-cuda.so") if profile.is_cuda else pins.LIBRARIES
     missing = {f"llama_cpp/lib/{name}" for name in needed} - set(libraries)
+    missing |= {pins.LICENSE_FILE} - set(names)
     if not any(name.startswith("llama_cpp/lib/libggml-cpu") for name in libraries):
         missing.add("llama_cpp/lib/libggml-cpu*.so")
     if wrong or missing or len(set(names)) != len(names):

@@ -1,4 +1,4 @@
-"""The build's command: the wheel that it names, and failures of the machine in one sentence."""
+"""The build's command: the wheel that it names, failures of the machine; licenses."""
 
 import os
 import subprocess
