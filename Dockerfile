@@ -59,3 +59,13 @@ HEALTHCHECK --interval=5s --timeout=3s --start-period=10m \
   CMD ["unpaced", "health", "--timeout", "2"]
 ENTRYPOINT ["unpaced"]
 CMD ["serve"]
+# For an image that is given away; docs/docker.md has the values. At the end: they invalidate no layer.
+ARG VERSION=unreleased
+ARG REVISION=unknown
+ARG SOURCE=unknown
+LABEL org.opencontainers.image.title="Unpaced" \
+      org.opencontainers.image.description="HTTP inference server for GGUF models" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}"

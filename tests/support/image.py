@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def build_image() -> None:
             *("buildah", "bud", "--isolation", "chroot", "--network", "host", "--pull=false"),
             *("--format", "docker", "--tag", IMAGE),  # the OCI's own has no HEALTHCHECK
             *("--build-arg", f"BASE={BASE}", "--build-arg", f"PROFILE={PROFILE}"),
+            *("--build-arg", f"VERSION={version('unpaced')}"),
             *("--secret", f"id=pip,src={pip_conf.name}"),
             *("--volume", f"{_CA_BUNDLE}:{_CA_BUNDLE}:ro"),
             *shlex.split(os.environ.get("UNPACED_IMAGE_BUILD", "")),

@@ -96,6 +96,13 @@ def test_it_holds_nothing_that_only_a_build_needs() -> None:
     assert not packages & {"pip", "cmake", "ninja", "nanobind", "numpy", "tests", "csrc"}
     assert not names & {"nvcc", "cicc", "cublas_v2.h", "llama.h", "train_demo.py", "build_llama.py"}
     assert not [name for name in names if name.endswith((".a", ".cu", ".cpp"))]
+    # Whoever gets the image gets the licenses of what is compiled into it.
+    assert {"LICENSE", "llama.cpp-LICENSE", "nanobind-LICENSE"} <= names
+    if "cuda" in PROFILE:
+        assert re.search(r"/nvidia_cublas-[\d.]+\.dist-info/licenses/License\.txt$", listed, re.M)
+        assert re.search(
+            r"/nvidia_cuda_runtime-[\d.]+\.dist-info/licenses/License\.txt$", listed, re.M
+        )
     # Each library of llama.cpp once, none in a wheel that was left behind.
     libraries = [line for line in listed.splitlines() if re.search(r"/lib(llama|ggml).*\.so", line)]
     assert len(libraries) == len({Path(line).name for line in libraries}) >= 4
@@ -106,6 +113,16 @@ def test_what_an_orchestrator_reads_of_it() -> None:
     assert config["User"] == "10001:10001"
     assert config["StopSignal"] == "SIGTERM"
     assert config["Healthcheck"]["Test"] == ["CMD", "unpaced", "health", "--timeout", "2"]
+    prefix = "org.opencontainers.image."
+    labels = {
+        key.removeprefix(prefix): text
+        for key, text in config["Labels"].items()
+        if key.startswith(prefix)
+    }
+    # Its own word for it, which has it from the same place.
+    assert f"unpaced {labels['version']} " in tool(*run_command("--rm"), "--version").stdout
+    assert labels["licenses"] == "MIT"
+    assert {"title", "description", "revision", "source"} <= set(labels)
     # What NVIDIA's container toolkit looks for; without it they say nothing.
     assert {"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"} <= set(
         config["Env"]
