@@ -147,9 +147,10 @@ def read_command_line(arguments: Sequence[str]) -> CommandLine:
     notices = judge_llama_flags(given, claimed_flags())
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
     try:
-        return CommandLine(Settings(**values), action, notices)
+        settings = Settings(**values)
     except ValidationError as error:
         raise SettingsError(_sentence(error, values)) from None
+    return CommandLine(settings, action, notices + settings.notices())
 
 
 def _dashes(argument: str) -> str:

@@ -195,6 +195,18 @@ class DeviceSettings(OptionGroup):
         is_chosen = self.device or self.tensor_split or "main_gpu" in self.model_fields_set
         return "layer" if self.split_mode == "auto" and is_chosen else self.split_mode
 
+    def notices(self) -> list[str]:
+        """A line for each flag about GPUs that does nothing beside the others."""
+        mode = self.split_mode_in_force
+        lines = []
+        if "main_gpu" in self.model_fields_set and mode != "none":
+            lines.append(
+                f"--main-gpu has no effect: --split-mode none uses it, and here it is {mode}"
+            )
+        if self.tensor_split and mode == "none":
+            lines.append("--tensor-split has no effect: --split-mode none takes one GPU")
+        return lines
+
     def device_names(self) -> tuple[str, ...]:
         """`device` as names."""
         return tuple(name.strip() for name in self.device.split(",") if name.strip())

@@ -2,6 +2,7 @@
 
 import pytest
 
+from server.cli.flags import read_command_line
 from tests.support.settings import read_settings
 
 
@@ -20,3 +21,19 @@ from tests.support.settings import read_settings
 )
 def test_what_is_said_of_cards_is_llama_cpps(flags: tuple[str, ...], mode: str) -> None:
     assert read_settings([*flags]).model_options().split_mode == mode
+
+
+@pytest.mark.parametrize(
+    ("flags", "notice"),
+    [
+        (("-mg", "1"), "--main-gpu has no effect: --split-mode none uses it, and here it is layer"),
+        (("-mg", "0", "-sm", "row"), "--main-gpu has no effect"),
+        (("-ts", "3,1", "-sm", "none"), "--tensor-split has no effect"),
+        (("-mg", "1", "-sm", "none"), ""),
+        (("-ts", "3,1"), ""),
+        ((), ""),
+    ],
+)
+def test_what_does_nothing_is_told(flags: tuple[str, ...], notice: str) -> None:
+    notices = read_command_line([*flags]).notices
+    assert [line[: len(notice)] for line in notices] == ([notice] if notice else [])
