@@ -14,6 +14,7 @@ from pathlib import Path
 from . import pins
 from .errors import BuildError
 from .inputs import Inputs
+from .prefix_map import prefix_map
 from .profile import Profile
 from .source import Source
 from .step import run, say
@@ -77,11 +78,8 @@ class Wheel:
         if ccache := shutil.which("ccache"):
             here |= {f"CMAKE_{language}_COMPILER_LAUNCHER": ccache for language in languages}
         if self._inputs.profile.is_portable:
-            # What is made for other machines names no folder of this one in its assertions.
-            flag = f"-ffile-prefix-map={source.tree}/vendor/="
             for language in languages:
-                prefix = "-Xcompiler=" if language == "CUDA" else ""
-                here[f"CMAKE_{language}_FLAGS"] = prefix + flag
+                here[f"CMAKE_{language}_FLAGS"] = prefix_map(source.tree / "vendor", language)
         return self._inputs.defines | here
 
     def _environment(self, n_jobs: int) -> dict[str, str]:

@@ -25,6 +25,7 @@ from wheel_check import faults_of  # noqa: E402
 from engine_ext.llama_build import pins  # noqa: E402
 from engine_ext.llama_build.cli import build  # noqa: E402
 from engine_ext.llama_build.errors import BuildError  # noqa: E402
+from engine_ext.llama_build.prefix_map import prefix_map  # noqa: E402
 from engine_ext.llama_build.profile import Profile  # noqa: E402
 from engine_ext.llama_build.step import relative, run, say  # noqa: E402
 
@@ -88,10 +89,15 @@ def _make(python: BuildPython, profile: Profile, llama: Llama, options: argparse
         env=_environment(python, stage, llama, options.jobs),
     )
     wheel = _tagged(python, next(raw.glob("*.whl")), checked)
-    if faults := faults_of(wheel, not_in_it=(str(ROOT), str(Path.home()))):
+    if faults := faults_of(wheel, not_in_it=_folders_of_this_machine()):
         raise BuildError(f"{wheel.name}: " + "; ".join(faults))
     options.out.mkdir(parents=True, exist_ok=True)
     return Path(shutil.copy2(wheel, options.out))
+
+
+def _folders_of_this_machine() -> tuple[str, ...]:
+    # A user without a home has "/", which every file names.
+    return tuple({str(ROOT), str(Path.home())} - {"/"})
 
 
 def _pip_wheel(
@@ -111,12 +117,10 @@ def _pip_wheel(
 
 
 def _environment(python: BuildPython, stage: Stage, llama: Llama, n_jobs: int) -> dict[str, str]:
-    # What assertions and exceptions name are the files, not the folders of this machine.
     roots = (stage.folder, llama.source.parent, python.folder)
-    flags = " ".join(f"-ffile-prefix-map={root}/=" for root in roots)
     return {
-        "CXXFLAGS": flags,
-        "CUDAFLAGS": flags.replace("-ffile", "-Xcompiler=-ffile"),
+        "CXXFLAGS": " ".join(prefix_map(root, "CXX") for root in roots),
+        "CUDAFLAGS": " ".join(prefix_map(root, "CUDA") for root in roots),
         "CMAKE_BUILD_PARALLEL_LEVEL": str(n_jobs),
         "CMAKE_GENERATOR": "Ninja",
         "PATH": os.pathsep.join([str(python.folder / "bin"), os.environ.get("PATH", os.defpath)]),

@@ -36,10 +36,11 @@ TOO_MUCH = (
     r"/build_llama\.py$",
     r"/train_",
 )
-# What every Linux of the wheel's tag has, the driver's library, and CUDA's of NVIDIA's packages.
+# What every Linux of the wheel's tag has.
 SYSTEM = (
     r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so\.\d+|ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1"
 )
+# And for a wheel with CUDA the driver's library, and those of NVIDIA's packages.
 CUDA = r"libcuda\.so\.1|lib(cudart|cublas|cublasLt)\.so\.\d+"
 # Beside the library itself NVIDIA's packages of the same environment.
 RPATH = r"\$ORIGIN(/lib|(/\.\.)+/nvidia/[\w./]+)?"
@@ -51,13 +52,19 @@ def faults_of(wheel: Path, not_in_it: tuple[str, ...]) -> list[str]:
         contents = {name: archive.read(name) for name in archive.namelist()}
     faults = [*_list_faults([*contents])]
     brought = {Path(name).name for name in contents}
+    metadata = next(text for name, text in contents.items() if name.endswith("/METADATA"))
+    is_cuda = re.search(rb"^Version: \S+\+cu\d", metadata, re.MULTILINE) is not None
+    system = f"{SYSTEM}|{CUDA}" if is_cuda else SYSTEM
     for name, content in contents.items():
         is_library = content.startswith(b"\x7fELF")
         words = _without_device_code(content) if is_library else content
         faults += [f"{name} holds {text}" for text in not_in_it if text.encode() in words]
         if is_library:
-            faults += [f"{name} {fault}" for fault in _elf_faults(content, brought)]
-    metadata = next(text for name, text in contents.items() if name.endswith("/METADATA"))
+            faults += [f"{name} {fault}" for fault in _elf_faults(content, brought, system)]
+    if is_cuda and "engine_ext/lib/libggml-cuda.so" not in contents:
+        faults.append("it lacks engine_ext/lib/libggml-cuda.so")
+    if is_cuda and b"\nRequires-Dist: cuda-toolkit[" not in metadata:
+        faults.append("it does not depend on NVIDIA's packages, whose libraries it loads")
     if re.search(rb"^Requires-Dist: llama[-_]cpp[-_]python", metadata, re.MULTILINE):
         faults.append("it depends on llama-cpp-python, whose libraries it brings")
     return faults
@@ -81,11 +88,11 @@ def _list_faults(names: list[str]) -> Iterator[str]:
             yield f"it holds {name}"
 
 
-def _elf_faults(content: bytes, brought: set[str]) -> Iterator[str]:
+def _elf_faults(content: bytes, brought: set[str], system: str) -> Iterator[str]:
     dynamic = ELFFile(io.BytesIO(content)).get_section_by_name(".dynamic")
     for tag in dynamic.iter_tags():
         if tag.entry.d_tag == "DT_NEEDED" and tag.needed not in brought:
-            if not re.fullmatch(f"{SYSTEM}|{CUDA}", tag.needed):
+            if not re.fullmatch(system, tag.needed):
                 yield f"needs {tag.needed}"
         elif tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH"):
             path = tag.rpath if tag.entry.d_tag == "DT_RPATH" else tag.runpath

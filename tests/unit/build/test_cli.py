@@ -1,6 +1,7 @@
 """The build's command: the wheel that it names, failures of the machine; licenses."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from engine_ext.llama_build import source
 from engine_ext.llama_build.choice import choose
 from engine_ext.llama_build.cli import build
 from engine_ext.llama_build.inputs import Inputs
+from engine_ext.llama_build.prefix_map import prefix_map
 from engine_ext.llama_build.source import Source
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,6 +27,21 @@ def test_the_wheel_of_these_inputs_is_taken_not_the_newest(tmp_path: Path) -> No
         path.touch()
         os.utime(path, (path.stat().st_mtime - age,) * 2)
     assert build(tmp_path, "cpu-portable", "", 1) == ours
+
+
+def test_a_portable_build_may_lie_in_a_folder_with_a_blank(tmp_path: Path) -> None:
+    folder = tmp_path / "my models"
+    file = folder / "empty.cpp"
+    folder.mkdir()
+    file.write_text("const char *name = __FILE__;\n")
+    # As CMake does: the flags as they are, in a shell's line.
+    line = f"c++ {prefix_map(folder, 'CXX')} -S -o - '{file}'"
+    made = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+    assert '"empty.cpp"' in made.stdout
+    assert "my models" not in made.stdout
+    flag = f'-Xcompiler="-ffile-prefix-map={folder}/="'  # of which nvcc makes a shell's line
+    assert shlex.split(prefix_map(folder, "CUDA")) == [flag]
+    assert prefix_map("/src", "CUDA") == "-Xcompiler=-ffile-prefix-map=/src/="
 
 
 def test_what_the_machine_refuses_is_one_sentence(tmp_path: Path) -> None:

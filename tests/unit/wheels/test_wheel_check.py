@@ -122,3 +122,18 @@ def test_a_folder_in_the_notes_of_device_code_is_no_fault(
         changed = {**files, name: (tmp_path / "library").read_bytes()}
         found[section] = check(tmp_path, changed, "/home/builder")
     assert found == {".nv_fatbin": [], ".other": [f"{name} holds /home/builder"]}
+
+
+def test_cudas_libraries_are_for_cudas_wheel(tmp_path: Path, files: dict[str, bytes]) -> None:
+    name = "engine_ext/lib/libggml-cuda.so"
+    needing = files["engine_ext/lib/libggml.so"].replace(b"libm.so.6", b"libq.so.6")
+    needing = needing.replace(b"libgcc_s.so.1", b"libcuda.so.1\0")
+    assert check(tmp_path, {**files, name: needing}) == [f"{name} needs libcuda.so.1"]
+    toolkit = b"Requires-Dist: cuda-toolkit[cublas,cudart]==13.0.2\n"
+    cuda = {**files, METADATA: b"Name: unpaced\nVersion: 1.0+cu13\n" + toolkit}
+    assert check(tmp_path, {**cuda, name: needing}) == []
+    assert check(tmp_path, cuda) == [f"it lacks {name}"]
+    cuda[METADATA] = cuda[METADATA].replace(toolkit, b"")
+    assert check(tmp_path, {**cuda, name: needing}) == [
+        "it does not depend on NVIDIA's packages, whose libraries it loads"
+    ]
