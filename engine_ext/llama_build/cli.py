@@ -59,10 +59,17 @@ def _wheel(base: Path, profile: str, cuda_archs: str, n_jobs: int) -> Wheel:
     choice = choose(profile, cuda_archs)
     if choice.line:
         print(choice.line, flush=True)
-    inputs = Inputs.collect(choice, _toolkit(base, choice))
-    write_extension_cache(base / "extension.cmake", inputs)
-    wheel = Wheel(base, inputs)
-    _build(base, inputs, wheel, n_jobs)
+    try:
+        inputs = Inputs.collect(choice, _toolkit(base, choice))
+        write_extension_cache(base / "extension.cmake", inputs)
+        wheel = Wheel(base, inputs)
+        _build(base, inputs, wheel, n_jobs)
+    except BuildError as error:
+        if not choice.profile.is_cuda:
+            raise
+        # Half a gigabyte to fetch, a compiler that nvcc knows: the CPU's build needs neither.
+        other = "cpu-portable" if choice.profile.is_portable else "cpu"
+        raise BuildError(f"{error}\nPROFILE={other} builds without CUDA.") from error
     return wheel
 
 

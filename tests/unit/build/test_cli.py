@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from engine_ext.llama_build import source
+import pytest
+
+from engine_ext.llama_build import cli, source
 from engine_ext.llama_build.choice import choose
 from engine_ext.llama_build.cli import build
+from engine_ext.llama_build.errors import BuildError
 from engine_ext.llama_build.inputs import Inputs
 from engine_ext.llama_build.prefix_map import prefix_map
 from engine_ext.llama_build.source import Source
@@ -42,6 +45,21 @@ def test_a_portable_build_may_lie_in_a_folder_with_a_blank(tmp_path: Path) -> No
     flag = f'-Xcompiler="-ffile-prefix-map={folder}/="'  # of which nvcc makes a shell's line
     assert shlex.split(prefix_map(folder, "CUDA")) == [flag]
     assert prefix_map("/src", "CUDA") == "-Xcompiler=-ffile-prefix-map=/src/="
+
+
+@pytest.mark.parametrize(
+    ("profile", "other"), [("cuda", "cpu"), ("cuda-portable", "cpu-portable"), ("cpu", "")]
+)
+def test_a_build_with_cuda_that_fails_names_the_one_without(
+    profile: str, other: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CXX", "/no/such/compiler")
+    monkeypatch.setattr(cli, "find_toolkit", lambda base, **_: None)  # half a gigabyte
+    with pytest.raises(BuildError) as caught:
+        build(tmp_path, profile, "86-real" if other else "", 1)
+    first, *rest = str(caught.value).splitlines()
+    assert first.startswith("No C++ compiler found")
+    assert rest == ([f"PROFILE={other} builds without CUDA."] if other else [])
 
 
 def test_what_the_machine_refuses_is_one_sentence(tmp_path: Path) -> None:
