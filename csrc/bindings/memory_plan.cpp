@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bindings/python.h"
+#include "engine/stepper_factory.h"
 #include "model/card_choice.h"
 
 namespace unpaced {
@@ -14,7 +15,7 @@ nb::dict plan_to_dict(const EngineConfig& config) {
   PlacedConfig placed;
   {
     const nb::gil_scoped_release release;
-    placed = place_model(config);
+    placed = place_model(with_usable_cards(config));
     plan = plan_memory(placed.config);
   }
   nb::list uses;

@@ -112,14 +112,21 @@ std::unique_ptr<Stepper> choose_stepper(std::shared_ptr<Model> model, const Engi
 
 }  // namespace
 
+EngineConfig with_usable_cards(const EngineConfig& config) {
+  int n_devices = 0;
+  if (cudaGetDeviceCount(&n_devices) != cudaSuccess || n_devices == 0) {
+    cudaGetLastError();
+    return config;
+  }
+  const UsableCards cards = set_up_cards(config, n_devices);
+  for (const std::string& sentence : cards.left_out) log_warning("left out: " + sentence);
+  return cards.config;
+}
+
 EngineConfig configure_device(const EngineConfig& config) {
   int n_devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&n_devices);
-  if (status == cudaSuccess && n_devices > 0) {
-    const UsableCards cards = set_up_cards(config, n_devices);
-    for (const std::string& sentence : cards.left_out) log_warning("left out: " + sentence);
-    return cards.config;
-  }
+  if (status == cudaSuccess && n_devices > 0) return with_usable_cards(config);
   cudaGetLastError();
   if (uses_no_card(config) && !config.require_device) return config;
   int driver = 0;
@@ -157,7 +164,9 @@ std::string why_host() {
 
 }  // namespace
 
-EngineConfig configure_device(const EngineConfig& config) { return config; }
+EngineConfig with_usable_cards(const EngineConfig& config) { return config; }
+
+EngineConfig configure_device(const EngineConfig& config) { return with_usable_cards(config); }
 
 std::unique_ptr<Stepper> make_stepper(std::shared_ptr<Model> model, const EngineConfig& config,
                                       Counters& counters, DecodeLoopReport& report) {

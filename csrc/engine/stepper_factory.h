@@ -11,9 +11,12 @@
 
 namespace unpaced {
 
-// Before the model is loaded: settings of the CUDA runtime, and whether there is a device at all.
-// Returns the configuration without the cards that this build has no code for, and logs which.
-// Throws std::runtime_error if a CUDA build was not told to run without a device.
+// The configuration without the cards that this build has no code for, which are logged, and the
+// CUDA runtime's settings for the others. Throws std::runtime_error where such a card was chosen.
+[[nodiscard]] EngineConfig with_usable_cards(const EngineConfig& config);
+
+// The same before the model is loaded. Throws std::runtime_error, too, if there is no device and a
+// CUDA build was not told to run without.
 [[nodiscard]] EngineConfig configure_device(const EngineConfig& config);
 
 // Fills the report. Throws std::runtime_error if the configuration requires what cannot be had.

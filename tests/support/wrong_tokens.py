@@ -4,9 +4,11 @@ import os
 import subprocess
 from pathlib import Path
 
+from engine_ext.llama_build import pins
+
 _SOURCE = Path(__file__).with_suffix(".c")
 _BUILD = Path(__file__).resolve().parents[2] / ".build"
-_INCLUDE = _BUILD / "src/llama_cpp_python-0.3.36/vendor/llama.cpp/ggml/include"
+_INCLUDE = _BUILD / f"src/llama_cpp_python-{pins.VERSION}/vendor/llama.cpp/ggml/include"
 
 
 def wrong_tokens_environment(library: Path, switch: Path, n_tokens: int) -> dict[str, str]:

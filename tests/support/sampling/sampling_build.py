@@ -13,10 +13,12 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from engine_ext.llama_build import pins
+
 _ROOT = Path(__file__).resolve().parents[3]
 _BUILD = _ROOT / ".build"
-_LLAMA = _BUILD / "src" / "llama_cpp_python-0.3.36" / "vendor" / "llama.cpp"
-_ARCHIVE = _BUILD / "sdist" / "llama_cpp_python-0.3.36.tar.gz"
+_LLAMA = _BUILD / "src" / f"llama_cpp_python-{pins.VERSION}" / "vendor" / "llama.cpp"
+_ARCHIVE = _BUILD / "sdist" / f"llama_cpp_python-{pins.VERSION}.tar.gz"
 _CAPI = _ROOT / "tests" / "unit" / "cpp" / "sampling"
 
 # As in csrc/sampling/CMakeLists.txt.
