@@ -55,20 +55,33 @@ bool uses_no_card(const EngineConfig& config) {
   return config.n_gpu_layers == 0 || config.options.uses_no_device();
 }
 
+std::unique_ptr<DeviceStepper> make_prepared(const std::shared_ptr<Model>& model,
+                                             const EngineConfig& config, Counters& counters,
+                                             DecodeLoop loop, const DrawLimits& limits) {
+  auto stepper = std::make_unique<DeviceStepper>(model, config, counters, loop, limits);
+  try {
+    stepper->prepare(config.n_slots);
+  } catch (const EngineLost& e) {
+    static_cast<void>(stepper.release());  // see engine_lost.h
+    throw EngineLost(std::string(e.what()) +
+                     " in the loop's self-test; --decode-loop host does without the loop");
+  }
+  return stepper;
+}
+
 // refusal: why one block draws alone where several were to.
 std::unique_ptr<DeviceStepper> make_device_stepper(const std::shared_ptr<Model>& model,
                                                    const EngineConfig& config, Counters& counters,
                                                    DecodeLoop loop, std::string& refusal) {
   try {
-    return std::make_unique<DeviceStepper>(model, config, counters, loop, DrawLimits{});
+    return make_prepared(model, config, counters, loop, DrawLimits{});
   } catch (const EngineLost&) {
     throw;
   } catch (const std::exception& e) {
     // Where several blocks draw without a cluster, it may be they that CUDA refuses.
     if (has_clusters(step_kernel_code().ptx * 10)) throw;
     refusal = e.what();
-    return std::make_unique<DeviceStepper>(model, config, counters, loop,
-                                           DrawLimits{.team = DrawTeam::kBlock});
+    return make_prepared(model, config, counters, loop, DrawLimits{.team = DrawTeam::kBlock});
   }
 }
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import pytest
 
 from server.process.engine_watch import ENGINE_LOST
-from tests.bench.rig.server_process import free_port, running
+from tests.bench.rig.server_process import ServerProcess, free_port, running
 from tests.gpu.test_device_loop import DEMO_MODEL, has_device
 from tests.support.server import Server
 
@@ -69,18 +69,26 @@ class FaultyServer(Server):
         raise TimeoutError(self.log.read_text()[-3000:])
 
 
+def faulty_command(port: int, *arguments: str) -> list[str]:
+    command = [sys.executable, "-m", "tests.gpu.faulty_server", "serve", "--port", str(port)]
+    return [*command, "-m", str(DEMO_MODEL), "-t", "1", *arguments]
+
+
+def fault_environment(path: Path) -> dict[str, str]:
+    """`path`: of the socket that takes faults."""
+    return {
+        "LD_PRELOAD": str(Path(PROGRAMS).resolve() / "libcall_faults.so"),
+        "UNPACED_GPU_PROGRAMS": str(Path(PROGRAMS).resolve()),
+        "UNPACED_FAULTS": str(path),
+    }
+
+
 @contextlib.contextmanager
 def faulty_server(*arguments: str) -> Iterator[FaultyServer]:
     port = free_port()
     with tempfile.TemporaryDirectory() as scratch:
         log, path = Path(scratch) / "log", str(Path(scratch) / "faults")
-        command = [sys.executable, "-m", "tests.gpu.faulty_server", "serve", "--port", str(port)]
-        command += ["-m", str(DEMO_MODEL), "-t", "1", *arguments]
-        env = {
-            "LD_PRELOAD": str(Path(PROGRAMS).resolve() / "libcall_faults.so"),
-            "UNPACED_GPU_PROGRAMS": str(Path(PROGRAMS).resolve()),
-            "UNPACED_FAULTS": path,
-        }
+        command, env = faulty_command(port, *arguments), fault_environment(Path(path))
         with running(command, env, port, log) as process:
             server = FaultyServer(process, log)
             with socket.socket(socket.AF_UNIX) as server.faults:
@@ -131,6 +139,20 @@ def test_a_gpu_that_hangs_while_it_decodes(loop: str) -> None:
         text = read(stream)
         print(f"told after {time.monotonic() - started:.1f} s")
         check_end(server, text, 3 + 2)
+
+
+def test_a_gpu_that_hangs_in_the_self_test(tmp_path: Path) -> None:
+    port = free_port()
+    limits = ("-np", "1", "--stall-timeout", "3", "--stop-timeout", "2")
+    env = fault_environment(tmp_path / "faults")
+    env["UNPACED_OCCUPY_AT_LAUNCH"] = str(FAULT_MS)
+    log = tmp_path / "log"
+    process = ServerProcess(faulty_command(port, *limits), env, port, log)
+    try:
+        assert process.wait(30 + 3 + 2 + MARGIN_S) == ENGINE_LOST
+    finally:
+        process.stop()
+    assert "--decode-loop host does without the loop" in log.read_text()
 
 
 def test_a_gpu_that_hangs_before_a_prompt() -> None:

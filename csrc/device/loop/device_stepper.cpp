@@ -30,7 +30,10 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
   if (host_.cell_store() != nullptr && DeviceCellStore::can_copy(bridge_)) {
     cells_.emplace(*host_.cell_store(), bridge_);
   }
-  test_loop(*model_, bridge_, loop_, config.n_slots);
+}
+
+void DeviceStepper::prepare(std::int32_t n_slots) {
+  test_loop(*model_, bridge_, loop_, n_slots);
   loop_.prepare_windows();
   counters_.n_window_graphs.set(loop_.n_graphs());
 }

@@ -19,11 +19,16 @@ namespace unpaced {
 
 class DeviceStepper final : public Stepper {
  public:
-  // Takes the device memory and tests the loop against llama_decode. Throws std::runtime_error with
-  // the reason if this model, context, build or device cannot be served exactly.
+  // Takes the device memory. Throws std::runtime_error with the reason if this model, context,
+  // build or device cannot be served exactly.
   // limits: of the draw's launches.
   DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& config, Counters& counters,
                 DecodeLoop loop, const DrawLimits& limits);
+
+  // Once, before anything else: tests the loop against llama_decode. Throws std::runtime_error as
+  // the constructor, and EngineLost where the GPU hangs: not within the constructor, which would
+  // have the members destroyed, and they wait for the GPU.
+  void prepare(std::int32_t n_slots);
 
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return host_.n_ctx(); }
   void attach(Interruption& interruption) override { loop_.attach(interruption); }
