@@ -122,7 +122,7 @@ $(STAMPS)/llama: $(STAMPS)/venv FORCE
 # Redirect-editable: Python files are used where they lie, the native module goes to site-packages.
 # What the build of llama.cpp has of CUDA stands in .build/extension.cmake.
 $(STAMPS)/extension: $(STAMPS)/llama pyproject.toml $(shell find csrc -type f)
-	@$(STEP) .build/logs/extension.log "Native engine: csrc (about a minute, seconds after a change)" \
+	@$(STEP) .build/logs/extension.log "Native engine: csrc (about a minute, some more with CUDA; seconds after a change)" \
 	  $(PY) -m pip install --verbose --no-deps --no-index --no-build-isolation --editable . \
 	  --config-settings=cmake.args="-C$(CURDIR)/.build/extension.cmake"
 	@touch $@
