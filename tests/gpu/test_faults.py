@@ -115,6 +115,13 @@ def open_stream(server: Server) -> socket.socket:
     return stream
 
 
+def needs_the_usual_patience(server: Server) -> None:
+    """A decode thread may stand ten times as long where the driver compiles kernels as it goes."""
+    compiled_from = server.client.get("/props").json()["unpaced"]["decode_loop"]["compiled_from"]
+    if compiled_from:
+        pytest.skip(f"the driver compiles PTX of {compiled_from}, for longer than the limit")
+
+
 def check_end(server: FaultyServer, text: bytes, limit_s: float) -> None:
     assert b'"error"' in text
     assert b"the engine failed after" in text
@@ -134,6 +141,7 @@ def test_a_gpu_that_hangs_while_it_decodes(loop: str) -> None:
         ) as server,
         open_stream(server) as stream,
     ):
+        needs_the_usual_patience(server)
         started = time.monotonic()
         assert server.fault(f"occupy {FAULT_MS}") == 0
         text = read(stream)
@@ -157,6 +165,7 @@ def test_a_gpu_that_hangs_in_the_self_test(tmp_path: Path) -> None:
 
 def test_a_gpu_that_hangs_before_a_prompt() -> None:
     with faulty_server("-np", "1", "--stall-timeout", "3", "--stop-timeout", "2") as server:
+        needs_the_usual_patience(server)
         assert server.fault(f"occupy {FAULT_MS}") == 0
         with server.open_request("/completion", prompt="Hello", n_predict=4) as answer:
             text = read(answer)
