@@ -54,27 +54,20 @@ void DecodeThread::guard(Work work, Fail fail) noexcept {
 
 bool DecodeThread::submit(RequestSpec* spec) noexcept {
   if (state() != EngineState::kReady) return false;
-  if (!commands_.try_push({.request_id = spec->id, .spec = spec, .kind = CommandKind::kSubmit})) {
-    return false;
-  }
-  command_wakeup_.notify();
-  return true;
+  return send({.request_id = spec->id, .spec = spec, .kind = CommandKind::kSubmit});
 }
 
 bool DecodeThread::submit(SlotAction* action) noexcept {
   if (state() != EngineState::kReady) return false;
-  if (!commands_.try_push(
-          {.request_id = action->id, .action = action, .kind = CommandKind::kSlotAction})) {
-    return false;
-  }
-  command_wakeup_.notify();
-  return true;
+  return send({.request_id = action->id, .action = action, .kind = CommandKind::kSlotAction});
 }
 
 bool DecodeThread::cancel(RequestId id) noexcept {
-  if (!commands_.try_push({.request_id = id, .spec = nullptr, .kind = CommandKind::kCancel})) {
-    return false;
-  }
+  return send({.request_id = id, .spec = nullptr, .kind = CommandKind::kCancel});
+}
+
+bool DecodeThread::send(const Command& command) noexcept {
+  if (!commands_.try_push(command)) return false;
   command_wakeup_.notify();
   return true;
 }

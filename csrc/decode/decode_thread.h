@@ -113,6 +113,8 @@ class DecodeThread {
  private:
   void run(const StepperFactory& make_stepper) noexcept;
   void loop();
+  // From the front end's thread; false: the ring is full.
+  bool send(const Command& command) noexcept;
   void drain_commands() noexcept;
   void on_cancel(RequestId id) noexcept;
   void run_actions() noexcept;

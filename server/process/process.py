@@ -1,19 +1,17 @@
-"""The server as a process: uvicorn in the main thread, signals, progress, orderly end."""
+"""The server as a process: signals, progress, orderly end."""
 
 import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final, NoReturn
 
 import structlog
-import uvicorn
 import uvloop
 from starlette.applications import Starlette
 
@@ -21,23 +19,17 @@ from engine_ext import Engine, LogTarget, NativeLog, read_build_info
 from server.completion.admission import Admission
 from server.http.errors import unavailable
 from server.http.gate import Gate, Phase
-from server.http.wire.acceptor import Acceptor, count_places
-from server.http.wire.header_deadlines import HeaderDeadlines
 from server.http.wire.listener import Listeners
-from server.http.wire.protocol import LimitedHttpProtocol
-from server.http.wire.send_deadlines import SendDeadlines
 from server.process.app import create_app
 from server.process.engine_watch import ENGINE_LOST, EngineWatch
 from server.process.logs import LogFileError, configure_logs
 from server.process.start_report import LoadProgress, curl_line, tell_loop, tell_memory
+from server.process.uvicorn_server import GRACEFUL_S, TICK_S, UvicornServer
 from server.request.model_host import ModelHost
 from server.settings import Settings
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _IGNORED: Final = (signal.SIGUSR1, signal.SIGUSR2)
-_KEEP_ALIVE_S: Final = 75
-_TICK_S: Final = 1.0
-_GRACEFUL_S: Final = 5
 _LAST_LINES_S: Final = 1.0  # for a log that nobody reads
 
 
@@ -64,10 +56,10 @@ class ServerProcess:
         self._gate: Gate = self._app.state.gate
         self._admission: Admission = self._app.state.completions.admission
         self._app.state.metrics.count_dropped_log = lambda: self._native_log.n_dropped
-        self._server = _Server(self._app, settings)
+        self._server = UvicornServer(self._app, settings)
         self._server.on_second = self._look_after_engine
         self._server.on_refused = partial(self._app.state.metrics.rejected, "connections")
-        self._watch = EngineWatch(settings.stall_timeout, _TICK_S)
+        self._watch = EngineWatch(settings.stall_timeout, TICK_S)
         self._signal_count = 0
         self._background: set[asyncio.Task[None]] = set()
         self._load_error: Exception | None = None
@@ -238,7 +230,7 @@ class ServerProcess:
     async def _end_without_engine(self, why: str) -> None:
         """Tell every client, as far as they listen, and end. It takes no longer than a stop."""
         # The loop may come to stand too, and a client may not read.
-        last = threading.Timer(self._settings.stop_timeout + _GRACEFUL_S, os._exit, (ENGINE_LOST,))
+        last = threading.Timer(self._settings.stop_timeout + GRACEFUL_S, os._exit, (ENGINE_LOST,))
         last.daemon = True
         last.start()
         self._host.engine.abandon(why)
@@ -254,79 +246,3 @@ class ServerProcess:
         self._listeners.close()
         self._native_log.flush(_LAST_LINES_S)
         os._exit(ENGINE_LOST)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers: ours drain first."""
-
-    def __init__(self, app: Starlette, settings: Settings) -> None:
-        self._protocol = type(
-            "ConfiguredProtocol",
-            (LimitedHttpProtocol,),
-            {
-                "max_header_bytes": settings.max_header_bytes,
-                "header_deadlines": HeaderDeadlines(settings.header_timeout),
-                "send_deadlines": SendDeadlines(settings.send_timeout),
-            },
-        )
-        self.on_started: Callable[[], None] = lambda: None
-        self.on_second: Callable[[], None] = lambda: None
-        self.on_refused: Callable[[], None] = lambda: None
-        self._ending = asyncio.Event()
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=self._protocol,
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,  # nobody asks who the client is
-                server_header=False,
-                timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=_GRACEFUL_S,
-                ssl_keyfile=settings.ssl_key_file,
-                ssl_certfile=settings.ssl_cert_file,
-            )
-        )
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, with an acceptor of ours; then `on_started`.
-
-        TLS stays with uvloop's servers: nobody sees what a connection wants before its handshake.
-        """
-        if self.config.is_ssl or sockets is None:
-            await super().startup(sockets)
-        else:
-            await super().startup([])
-            acceptor = Acceptor(
-                sockets,
-                self._new_protocol,
-                n_waiting_max=count_places(),
-                on_refused=self.on_refused,
-            )
-            self.servers = [acceptor]  # type: ignore[list-item]
-        self.on_started()
-
-    def _new_protocol(self) -> asyncio.Protocol:
-        protocol: asyncio.Protocol = self._protocol(
-            self.config, self.server_state, self.lifespan.state
-        )
-        return protocol
-
-    def end(self) -> None:
-        """Close the listeners, let responses end, and return from `serve`."""
-        self.should_exit = True
-        self._ending.set()
-
-    async def main_loop(self) -> None:
-        """As uvicorn's, which looks ten times a second whether it should end: here it is told."""
-        while not await self.on_tick(0):  # 0: a tick that renews the Date header
-            self.on_second()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), _TICK_S)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """None: `ServerProcess` has them."""
-        yield

@@ -378,27 +378,6 @@ async def test_prompt_logprobs_are_those_of_decoding_the_same_tokens() -> None:
         assert sum(differences) / len(differences) < 0.01
 
 
-async def test_text_survives_the_round_trip() -> None:
-    async with running_engine() as engine:
-        for text in ("Once upon a time", "", "naïve café — 🦊\n\ttab", "\x00\x7f", "日本語"):
-            tokens = await engine.tokenize(text, add_special=False)
-            assert (await engine.detokenize(tokens)).decode() == text
-            assert b"".join(engine.token_pieces[token] for token in tokens).decode() == text
-
-
-async def test_a_long_run_of_one_letter_is_tokenised() -> None:
-    async with running_engine() as engine:
-        tokens = await engine.tokenize("a" * 200_000, add_special=False)
-        assert (await engine.detokenize(tokens)) == b"a" * 200_000
-
-
-@pytest.mark.parametrize("token", [-1, 10**6, 2**31])
-async def test_detokenise_refuses_ids_outside_the_vocabulary(token: int) -> None:
-    async with running_engine() as engine:
-        with pytest.raises(ValueError, match=r"^tokens: "):
-            await engine.detokenize([token])
-
-
 async def test_an_unknown_file_is_named() -> None:
     with pytest.raises(ModelLoadError, match=r"cannot load model .*nowhere\.gguf: no such file"):
         async with running_engine(Path("nowhere.gguf")):
@@ -500,15 +479,6 @@ async def test_every_step_wakes_the_reader_at_most_once_and_fast_ones_share() ->
             n_writes[wake_interval_us] = stats.n_event_writes
     # Start, first token and end are never delayed; the 898 between them were one wake-up.
     assert n_writes[10_000_000] <= 6 < n_writes[0]
-
-
-async def test_token_ids_are_ints_of_the_vocabulary() -> None:
-    async with running_engine() as engine:
-        last = engine.model.n_vocab - 1
-        assert engine.are_tokens([0, 1, last])
-        assert engine.are_tokens([])
-        for wrong in (-1, last + 1, 2**31, 2**63, -(2**63), 2**200, True, 1.0, "1", None, [1]):
-            assert not engine.are_tokens([0, wrong, 1])
 
 
 async def test_requests_of_the_same_sampling_draw_their_own_seeds() -> None:

@@ -1,5 +1,5 @@
 // llama.cpp's internal headers, of commit 0c1e57098: included here alone, and this by
-// llama_inside.cuh alone.
+// llama_inside.cuh and llama_checks.cuh alone.
 #pragma once
 
 // llama.cpp's classes keep to themselves what an own decode graph needs. The standard headers come

@@ -6,10 +6,7 @@ the chunks of a body, their trailers above all, counts like headers.
 """
 
 import asyncio
-import fcntl
 import socket
-import struct
-import termios
 from functools import partial
 from typing import Any, Final
 
@@ -22,10 +19,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.utils import is_ssl
 from uvicorn.server import ServerState
 
-from server.http.wire.connection import Connection
+from server.http.wire.connection import Connection, take_body
 from server.http.wire.half_closed import HalfClosed
 from server.http.wire.header_deadlines import HeaderDeadlines
-from server.http.wire.send_deadlines import SendDeadlines
+from server.http.wire.refusal import refusal
+from server.http.wire.send_deadlines import SendDeadlines, unread_bytes
 
 _BAD_REQUEST: Final = b"Invalid HTTP request received."
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -195,8 +193,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if 0 < len(self.pipeline) <= _PIPELINED_MAX:
             self.flow.resume_reading()  # or nobody sees that the client leaves
-        take_body = partial(_take_body, self.cycle)
-        connection = Connection(self._write, take_body, lambda: self._is_slow)
+        taken = partial(take_body, self.cycle)
+        connection = Connection(self._write, taken, lambda: self._is_slow)
         self.scope["extensions"] = connection.to_extensions()  # its task has not run yet
 
     def on_body(self, body: bytes) -> None:
@@ -225,11 +223,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self.header_deadlines.end(self)
         is_late = self._has_begun_answer()
         if not self._in_headers and not self._drop_unfinished():
-            self._close_with(b"" if is_late else _refusal(status, text))
+            self._close_with(b"" if is_late else refusal(status, text))
         elif self._is_owed():
-            self._last_words = _refusal(status, text)
+            self._last_words = refusal(status, text)
         else:
-            self._close_with(_refusal(status, text))
+            self._close_with(refusal(status, text))
 
     def _has_begun_answer(self) -> bool:
         """Whether what is at fault is being answered already, as an unread body is."""
@@ -285,13 +283,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.send_deadlines.begin(self, self.loop)
 
     def unread_bytes(self) -> int:
-        """What is to be sent; where that is something, with what the system holds of it."""
-        n_bytes = self.transport.get_write_buffer_size()
-        connection: socket.socket | None = self.transport.get_extra_info("socket")
-        if n_bytes == 0 or connection is None:
-            return n_bytes
-        queued = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4)
-        return n_bytes + int(struct.unpack("i", queued)[0])
+        """For the send deadlines."""
+        return unread_bytes(self.transport)
 
     def on_send_deadline(self) -> None:
         """The client has read nothing for too long: what it is owed is dropped."""
@@ -304,18 +297,3 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.transport.write(data)
         return not self.flow.write_paused
-
-
-def _take_body(cycle: RequestResponseCycle) -> bytes | None:
-    # As its `receive` would, without waiting.
-    if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
-        return None
-    cycle.message_event.clear()
-    body, cycle.body = bytes(cycle.body), bytearray()
-    return body
-
-
-def _refusal(status: bytes, text: bytes) -> bytes:
-    head = b"HTTP/1.1 %b\r\nconnection: close\r\n" % status
-    kind = b"content-type: text/plain; charset=utf-8\r\n" if text else b""
-    return head + kind + b"content-length: %d\r\n\r\n" % len(text) + text

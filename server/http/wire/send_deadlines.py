@@ -1,6 +1,10 @@
 """How long clients may read nothing of what was sent to them: one timer for all of them."""
 
 import asyncio
+import fcntl
+import socket
+import struct
+import termios
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +17,16 @@ class Sender(Protocol):
 
     def on_send_deadline(self) -> None:
         """Nothing was read for the whole time."""
+
+
+def unread_bytes(transport: asyncio.Transport) -> int:
+    """What is to be sent; where that is something, with what the system holds of it."""
+    n_bytes = transport.get_write_buffer_size()
+    connection: socket.socket | None = transport.get_extra_info("socket")
+    if n_bytes == 0 or connection is None:
+        return n_bytes
+    queued = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4)
+    return n_bytes + int(struct.unpack("i", queued)[0])
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import Server
 
 from server.http.wire.protocol import LimitedHttpProtocol
-from server.process.process import _Server
+from server.process.uvicorn_server import UvicornServer
 
 ROOT = Path(__file__).resolve().parents[3]
 REPLACED = {
@@ -28,7 +28,7 @@ REPLACED = {
     Server.main_loop: "afccb353a119333f",
     Server.capture_signals: "e1bbcd4770d1c887",
 }
-# Answers and bodies go past these: `_write` and `_take_body` do the same.
+# Answers and bodies go past these: `_write` and `take_body` do the same.
 COPIED = {
     RequestResponseCycle.send: "abdd8601b326a8da",
     RequestResponseCycle.receive: "8124ae006be71184",
@@ -49,7 +49,7 @@ def test_it_is_what_was_replaced(method: FunctionType, known: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs"), [(LimitedHttpProtocol, HttpToolsProtocol), (_Server, Server)]
+    ("ours", "theirs"), [(LimitedHttpProtocol, HttpToolsProtocol), (UvicornServer, Server)]
 )
 def test_everything_replaced_is_listed(ours: type, theirs: type) -> None:
     for name, method in vars(ours).items():

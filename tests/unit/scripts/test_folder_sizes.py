@@ -1,4 +1,4 @@
-"""scripts/folder_sizes.py finds folders with more than 20 files of code."""
+"""scripts/folder_sizes.py finds folders with more than 20 files of code, and long files."""
 
 import subprocess
 import sys
@@ -29,3 +29,14 @@ def test_the_21st_file_is_one_too_many(tmp_path: Path) -> None:
     code, text = check(tmp_path)
     assert code == 1
     assert "server/http/ has 21 files, more than 20" in text
+
+
+def test_a_file_of_too_many_lines_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "server" / "long.py"
+    file.parent.mkdir()
+    file.write_text("x = 1\n" * 305)
+    assert check(tmp_path)[0] == 0
+    file.write_text("x = 1\n" * 306)
+    code, text = check(tmp_path)
+    assert code == 1
+    assert "server/long.py has 306 lines, more than 305: it needs a second file\n" in text

@@ -1,4 +1,7 @@
-"""A long text is cut at its special tokens before llama.cpp sees it, which its ids do not show."""
+"""Text to token ids and back.
+
+A long text is cut at its special tokens before llama.cpp sees it, which its ids do not show.
+"""
 
 import ctypes
 import random
@@ -14,6 +17,10 @@ from tests.support.special_vocabulary import CONTROL, USER_DEFINED, Kind, write_
 
 pytestmark = pytest.mark.anyio
 
+DEMO: Final = EngineConfig(
+    model_path=Path(__file__).resolve().parents[2] / "engine_ext" / "models" / "demo.gguf",
+    n_threads=1,
+)
 CHAT: Final = {"<|user|>": CONTROL, "<|end|>": CONTROL, "<|u": USER_DEFINED, "r|>": USER_DEFINED}
 # Texts that overlap each other in every way: inside, across, themselves, and of the same length.
 TANGLED: Final = {
@@ -126,3 +133,33 @@ async def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
         with pytest.raises(TextError, match="over 8192 special tokens that overlap each other"):
             await engine.tokenize("ab" * 400_000)
         assert len(await engine.tokenize("ab" * 4000, add_special=False)) >= 4000
+
+
+async def test_text_survives_the_round_trip() -> None:
+    async with Engine(DEMO) as engine:
+        for text in ("Once upon a time", "", "naïve café — 🦊\n\ttab", "\x00\x7f", "日本語"):
+            tokens = await engine.tokenize(text, add_special=False)
+            assert (await engine.detokenize(tokens)).decode() == text
+            assert b"".join(engine.token_pieces[token] for token in tokens).decode() == text
+
+
+async def test_a_long_run_of_one_letter_is_tokenised() -> None:
+    async with Engine(DEMO) as engine:
+        tokens = await engine.tokenize("a" * 200_000, add_special=False)
+        assert (await engine.detokenize(tokens)) == b"a" * 200_000
+
+
+@pytest.mark.parametrize("token", [-1, 10**6, 2**31])
+async def test_detokenise_refuses_ids_outside_the_vocabulary(token: int) -> None:
+    async with Engine(DEMO) as engine:
+        with pytest.raises(ValueError, match=r"^tokens: "):
+            await engine.detokenize([token])
+
+
+async def test_token_ids_are_ints_of_the_vocabulary() -> None:
+    async with Engine(DEMO) as engine:
+        last = engine.model.n_vocab - 1
+        assert engine.are_tokens([0, 1, last])
+        assert engine.are_tokens([])
+        for wrong in (-1, last + 1, 2**31, 2**63, -(2**63), 2**200, True, 1.0, "1", None, [1]):
+            assert not engine.are_tokens([0, wrong, 1])
