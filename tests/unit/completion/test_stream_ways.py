@@ -11,6 +11,8 @@ import pytest
 from starlette.applications import Starlette
 
 from engine_ext import FinishReason
+from server.description.operations import OPERATIONS
+from server.routes import chat, completions, infill, messages, responses
 from tests.support.scripted.asgi_client import AsgiRequest, post, turns
 from tests.support.scripted.fake_engine import FakeEngine, FakeSequence
 from tests.support.scripted.server_app import make_app
@@ -66,9 +68,19 @@ KINDS: Final = {
         b"one STO two STOP three",
     ),
     "native, several": Kind("/completion", {"prompt": ["hi", "you"]}, '"index":1', n=2),
+    "probabilities": Kind("/completion", {"prompt": "hi", "n_probs": 2}, "top_logprobs"),
+    "chosen fields": Kind(
+        "/completion",
+        {"prompt": "hi", "response_fields": ["generation_settings/seed"]},
+        '"generation_settings/seed"',
+    ),
+    "native, by its other name": Kind("/completions", {"prompt": "hi"}, '"tokens_cached"'),
     "completion": Kind("/v1/completions", {"prompt": "hi"} | _USAGE, "[DONE]"),
     "logprobs": Kind(
         "/v1/completions", {"prompt": "hi", "logprobs": 2, "echo": True}, "token_logprobs"
+    ),
+    "logprobs, several": Kind(
+        "/v1/completions", {"prompt": "hi", "n": 2, "logprobs": 1}, "token_logprobs", n=2
     ),
     "several": Kind("/v1/completions", {"prompt": "hi", "n": 3} | _USAGE, '"index":2', n=3),
     "chat": Kind("/v1/chat/completions", _CHAT | _USAGE, '"delta":{"content":"o"}'),
@@ -76,11 +88,33 @@ KINDS: Final = {
         "/v1/chat/completions", _CHAT | {"logprobs": True, "top_logprobs": 1}, "top_logprobs"
     ),
     "chat, several": Kind("/v1/chat/completions", _CHAT | {"n": 2}, '"index":1', n=2),
+    "chat, stop string": Kind(
+        "/v1/chat/completions",
+        _CHAT | {"stop": "STOP"},
+        '"finish_reason":"stop"',
+        b"one STO two STOP three",
+    ),
     "reasoning": Kind(
         "/v1/chat/completions", _CHAT, '"reasoning_content":"h"', _THOUGHTS, settings=_THINKS
     ),
     "tools": Kind(
         "/v1/chat/completions", _CHAT | _TOOLS, '"tool_calls":[', _CALL, settings=_CALLS
+    ),
+    "reasoning, several": Kind(
+        "/v1/chat/completions",
+        _CHAT | {"n": 2},
+        '"reasoning_content":"h"',
+        _THOUGHTS,
+        n=2,
+        settings=_THINKS,
+    ),
+    "tools, several": Kind(
+        "/v1/chat/completions",
+        _CHAT | _TOOLS | {"n": 2},
+        '"tool_calls":[',
+        _CALL,
+        n=2,
+        settings=_CALLS,
     ),
     "messages": Kind("/v1/messages", _CHAT, "event: message_stop"),
     "messages, thinking": Kind(
@@ -94,6 +128,13 @@ KINDS: Final = {
         settings=_CALLS,
     ),
     "responses": Kind("/v1/responses", {"input": "Hi"}, "response.completed"),
+    "responses, reasoning": Kind(
+        "/v1/responses",
+        {"input": "Hi"},
+        "response.reasoning_text.delta",
+        _THOUGHTS,
+        settings=_THINKS,
+    ),
     "responses, tools": Kind(
         "/v1/responses",
         {"input": "Hi", "tools": [{"type": "function", **_FUNCTION}]},
@@ -241,3 +282,35 @@ async def test_a_choice_is_the_same_alone_and_beside_others() -> None:
     frames = bodies[1].split(b"\n\n")
     mine = [frame for frame in frames if frame.startswith(b'data: {"index":0,')]
     assert b"\n\n".join([*mine, b""]) == bodies[0]
+
+
+async def test_an_error_before_the_first_token_is_the_same_and_no_stream() -> None:
+    for kind in KINDS.values():
+        answers = []
+        for direct in _WAYS:
+            engine, app = scripted(kind)
+            request = post(app, kind.path, kind.body | {"stream": True})
+            if direct:
+                request.connect()
+            await engine.submitted(kind.n)
+            engine.sequences[0].finish(FinishReason.EXCEPTION)
+            await request.done()
+            answers.append((request.status, request.headers, request.body))
+        assert answers[0] == answers[1]
+        assert answers[0][0] == 500
+
+
+def test_every_route_that_streams_is_here() -> None:
+    streaming = {
+        handler.__name__
+        for handler, operation in OPERATIONS.items()
+        if operation.events is not None
+    }
+    paths = {kind.path for kind in KINDS.values()}
+    here = {
+        endpoint.handler.__name__
+        for module in (chat, completions, infill, messages, responses)
+        for endpoint in module.routes.endpoints
+        if endpoint.path in paths
+    }
+    assert here == streaming
