@@ -30,6 +30,7 @@ class Forecast:
         self._begin = now
         self._share = 0.0
         self._count = ""
+        self._n_done = self._n_all = self._n_nested = 0
 
     @classmethod
     def of(cls, build_file: Path | None, now: float) -> Self:
@@ -40,15 +41,26 @@ class Forecast:
     def feed(self, line: str) -> bool:
         """Whether the line is one of ninja's: `[n/m] Building ...`, or `[n/m]` and the command."""
         found = re.match(r"\[(\d+)/(\d+)\]", line)
-        if found is None:
+        if found is None or self._is_nested(int(found[1]), int(found[2])):
             return False
         if output := re.search(r" (?:-o|Building \w+ object) (\S+)", line):
             self._left.pop(output[1], None)
-        self._share = int(found[1]) / max(int(found[2]), 1)
+        self._share = self._n_done / max(self._n_all, 1)
         if self._total > 0:
             self._share = 1 - sum(self._left.values()) / self._total
         self._count = found[0]
         return True
+
+    def _is_nested(self, n_done: int, n_all: int) -> bool:
+        """Whether a build within the build says so, as Vulkan's shader compiler has one: it counts
+        from 1 to a number of its own."""
+        if n_all != self._n_all:
+            if n_all == self._n_nested or n_done != self._n_done + 1:
+                self._n_nested = n_all
+                return True
+            self._n_all = n_all  # ninja has found more or less to do
+        self._n_done = n_done
+        return False
 
     def text(self, now: float) -> str:
         """Such as `[64/224] 21 %, about 14 min left`; "" before the first line."""

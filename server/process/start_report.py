@@ -15,10 +15,9 @@ from server.settings import Settings
 _MIB: Final = 1024 * 1024
 _KINDS: Final = {"weights": "weights", "kv": "kv", "compute": "computing"}
 _BAR_WIDTH: Final = 30
-# docs/internals/gpu-loop.md, Several cards.
 _COST_OF_A_SPLIT: Final = (
-    "the host decodes token by token; on two H200 an 8B model so made 257 tokens a second instead "
-    "of 286, with 4.2 ms of CPU time a token instead of 0.1"
+    "one card computes after the other and the host decodes token by token: slower, and with much "
+    "more CPU time a token (docs/gpu.md, Several cards)"
 )
 _LOG_EVERY_S: Final = 0.5
 _DRAW_EVERY_S: Final = 0.1

@@ -53,6 +53,19 @@ def test_what_is_not_ninjas_changes_nothing(build_file: Path) -> None:
     assert forecast.text(1.0) == ""
 
 
+def test_a_build_within_the_build_is_not_counted(build_file: Path) -> None:
+    forecast = Forecast.of(build_file, 100.0)
+    assert forecast.feed("[1/5] Creating directories for 'vulkan-shaders-gen'\n")
+    assert forecast.feed("[2/5] Performing build step for 'vulkan-shaders-gen'\n")
+    for i in (1, 2, 3, 4):
+        assert not forecast.feed(f"[{i}/4] Building CXX object a{i}.cpp.o\n")
+    assert forecast.feed("[3/5] Building CXX object ggml/a.cpp.o\n")
+    assert forecast.text(110.0).startswith("[3/5] 7 %")
+    # ninja may find that it has more to do.
+    assert forecast.feed("[4/6] Building CUDA object ggml/b.cu.o\n")
+    assert forecast.text(120.0).startswith("[4/6] 20 %")
+
+
 def test_a_log_gets_a_line_each_interval(build_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_LOG_EVERY_S", 0.02)
     out = io.StringIO()

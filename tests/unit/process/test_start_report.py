@@ -14,6 +14,7 @@ from engine_ext import DecodeLoop
 from server.process.start_report import LoadProgress, curl_line, tell_loop, tell_memory
 from server.settings import Settings
 
+ROOT = Path(__file__).resolve().parents[3]
 MIB = 1024 * 1024
 
 
@@ -98,7 +99,11 @@ def test_a_model_on_several_cards_is_a_warning_with_cause_and_cost() -> None:
     found, asked = lines
     assert found["log_level"] == asked["log_level"] == "warning"
     assert found["cause"].startswith("the model goes to")
-    assert "tokens a second" in found["cost"] == asked["cost"]
+    assert found["cost"] == asked["cost"]
+    assert "docs/gpu.md, Several cards" in found["cost"]
+    assert "\n## Several cards\n" in (ROOT / "docs" / "gpu.md").read_text()
+    # Figures are another machine's.
+    assert re.search(r"\d", found["cost"]) is None
     assert "cause" not in asked
 
 
