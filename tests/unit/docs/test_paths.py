@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "csrc").rglob("*.md")])
 SOURCE = r"(?:py|pyi|h|cpp|cu|cuh|inc|sh|toml|md|yaml|yml|tsv|json|mjs|html|lock)"
-# Named, and no file of the checkout: llama.cpp's headers, and what a build makes.
+# Named, and no file of the checkout: llama.cpp and its headers, and what a build makes.
 FOREIGN = {
     "engine_ext/_native",
     "cuda_runtime.h",
@@ -18,6 +18,7 @@ FOREIGN = {
     "engine_ext/lib",
     "generation_config.json",
     "ggml.h",
+    "llama.cpp",
     "llama-ext.h",
     "llama.h",
     "openapi.json",
@@ -69,6 +70,14 @@ def is_there(name: str, tracked: set[str]) -> bool:
     return name in tracked or any(path.startswith(name.rstrip("/") + "/") for path in tracked)
 
 
+def drawn_files(text: str) -> set[str]:
+    """What stands in a diagram or a command and looks like a source of ours."""
+    fenced = "\n".join(re.findall(r"^```.*?^```", text, flags=re.M | re.S))
+    return (
+        set(re.findall(r"(?<![\w./*-])(?:\w+/)*\w+\.(?:py|pyi|h|cpp|cu|cuh)\b", fenced)) - FOREIGN
+    )
+
+
 def headings(page: Path) -> set[str]:
     """The anchors of a page, as GitHub makes them of its headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
@@ -81,6 +90,13 @@ def test_every_path_that_a_page_names_is_there(page: Path) -> None:
     tracked = files()
     names = {one for name in named_paths(page.read_text()) for one in spelled_out(name)}
     assert [name for name in sorted(names) if not is_there(name, tracked)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_file_that_a_diagram_shows_is_there(page: Path) -> None:
+    tracked = files()
+    shown = sorted(drawn_files(page.read_text()))
+    assert [name for name in shown if not any(Path(path).match(name) for path in tracked)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -111,6 +127,11 @@ def test_a_path_that_is_gone_is_noticed() -> None:
     assert names == {"server/nowhere.py", "gone_file.cpp", "csrc/base/", "csrc/base/wakeup.{h,cpp}"}
     missing = {one for name in names for one in spelled_out(name) if not is_there(one, files())}
     assert missing == {"server/nowhere.py", "gone_file.cpp"}
+
+
+def test_a_file_that_is_gone_from_a_diagram_is_noticed() -> None:
+    text = "```\n messages ─▶ plan.py: a prompt\n ─▶ answer/parser.py\n```\n"
+    assert drawn_files(text) == {"plan.py", "answer/parser.py"}
 
 
 def test_contributing_names_every_folder() -> None:
