@@ -30,7 +30,7 @@ def first_sentence(path: Path) -> str:
     else:
         comment = ast.get_docstring(ast.parse(text)) or ""
     paragraph = " ".join(comment.split("\n\n")[0].split())
-    return re.split(r"(?<=[.:;])\s", paragraph)[0].rstrip(".:;")
+    return re.split(r"(?<=[.:;])\s", paragraph)[0].rstrip(".:;").replace("|", "\\|")
 
 
 def described_files() -> dict[str, dict[str, str]]:
@@ -62,7 +62,17 @@ def render() -> str:
 
 
 def main() -> int:
-    """0, or with --check 1 if the page is not up to date."""
+    """0; 1 if a file does not say what it is, or with --check if the page is not up to date."""
+    silent = [
+        f"{folder}/{name}"
+        for folder, files in described_files().items()
+        for name, what in files.items()
+        if not what
+    ]
+    for file in silent:
+        print(f"{file} does not say what it is: its first lines are a comment or docstring")
+    if silent:
+        return 1
     made = render()
     if "--check" in sys.argv[1:]:
         if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != made:

@@ -1,3 +1,4 @@
+// What a start says where a CUDA build finds no card.
 #pragma once
 
 #include <unistd.h>

@@ -45,7 +45,7 @@ class LlamaPlace:
 
 
 def find_llama() -> LlamaPlace | None:
-    """None if no llama.cpp is installed."""
+    """Read the installed build; None if no llama.cpp is installed."""
     if (BUNDLE / RECORD_NAME).is_file():
         return LlamaPlace(libraries=BUNDLE, record=BUNDLE / RECORD_NAME, is_bundled=True)
     spec = importlib.util.find_spec("llama_cpp")

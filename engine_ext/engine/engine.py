@@ -268,7 +268,7 @@ class Engine:
         special: bool = False,
         preserved_tokens: tuple[int, ...] = (),
     ) -> None:
-        """As `compile_sampling`, for a request's stop strings.
+        """Do as `compile_sampling` does, for a request's stop strings.
 
         It takes milliseconds where the GPU runs the loop.
 
@@ -359,7 +359,7 @@ class Engine:
     async def tokenize_array(
         self, text: str, *, add_special: bool = True, parse_special: bool = True
     ) -> array[int]:
-        """As `tokenize`: a list of millions of tokens takes long to make. Raises: the same."""
+        """Do as `tokenize` does, without a list: one of millions of tokens takes long to make."""
         self._check_ready()
         return await self._tokenizer.tokenize_array(
             text, add_special=add_special, parse_special=parse_special
@@ -368,7 +368,7 @@ class Engine:
     async def tokenize_all(
         self, texts: Sequence[str], *, add_special: bool = True, parse_special: bool = True
     ) -> list[list[int]]:
-        """As `tokenize`, for many texts at once. Raises: the same."""
+        """Do as `tokenize` does, for many texts at once. Raises: the same."""
         self._check_ready()
         return await self._tokenizer.tokenize_all(
             texts, add_special=add_special, parse_special=parse_special

@@ -41,7 +41,7 @@ class Tokenizer:
         self._long = FairThreads("tokenise long texts", n_threads, n_waiting_max)
 
     def stop(self) -> None:
-        """Nothing new is begun."""
+        """Begin nothing new."""
         self._short.stop()
         self._long.stop()
 
@@ -55,7 +55,7 @@ class Tokenizer:
     async def tokenize_array(
         self, text: str, *, add_special: bool, parse_special: bool
     ) -> array[int]:
-        """As `tokenize`; for texts of which millions of tokens may come."""
+        """Do as `tokenize` does, for texts of which millions of tokens may come."""
         data = _bytes_of(text)
         if len(data) > _INLINE_BYTES:
             return await self._array(data, add_special, parse_special)

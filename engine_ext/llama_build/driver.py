@@ -42,7 +42,7 @@ class Driver:
 
 
 def find_driver() -> Driver | None:
-    """None without a driver. The process loads its library and creates no context."""
+    """Ask the driver; None if there is none. Its library is loaded, and no context is made."""
     for name in _LIBRARIES:
         try:
             return _ask(ctypes.CDLL(name))
@@ -65,7 +65,7 @@ def why_no_card(driver: Driver, devices: Path = Path("/dev")) -> str:
 
 
 def dotted(version: Version) -> str:
-    """As people write it: 8.6."""
+    """The capability as people write it: 8.6."""
     return f"{version[0]}.{version[1]}"
 
 

@@ -86,7 +86,7 @@ def _compiler_version() -> str:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise BuildError(
-            "No C++ compiler found: install one (Debian: apt-get install g++) or set CXX."
+            "There is no C++ compiler: install one (Debian: apt-get install g++) or set CXX."
         ) from error
     return done.stdout.splitlines()[0].strip()
 

@@ -1,4 +1,4 @@
-"""What is built: the pinned source distribution, and the flags that every profile shares."""
+"""The pinned source distribution that is built, and the flags that every profile shares."""
 
 VERSION = "0.3.36"
 SDIST_SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"

@@ -15,7 +15,7 @@ def say(step: str, text: str) -> None:
 
 
 def relative(path: Path) -> str:
-    """As the user would type it."""
+    """The command as the user would type it."""
     return os.path.relpath(path)
 
 

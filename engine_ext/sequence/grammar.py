@@ -1,4 +1,4 @@
-"""Grammars: what a sequence may be, compiled for the model's vocabulary."""
+"""What a sequence may be: grammars, compiled for the model's vocabulary."""
 
 import asyncio
 import importlib.util
@@ -118,7 +118,7 @@ class GrammarThreads:
             raise GrammarError(f"it takes more than {limit_s:g} s to compile") from None
 
     def stop(self) -> None:
-        """Nothing new is begun; what runs is bounded and finishes alone."""
+        """Begin nothing new; what runs is bounded and finishes alone."""
         self._short.stop()
         self._long.stop()
 
@@ -177,7 +177,7 @@ class GrammarCompiler:
             raise GrammarError(str(error)) from None
 
     def stop(self) -> None:
-        """No compiling after this."""
+        """Compile nothing after this."""
         self.threads.stop()
 
     async def _ready(self) -> "_native.GrammarEngine":
@@ -223,7 +223,7 @@ class _Kept(Generic[K, T]):
 
 
 def native_parts(parts: Sequence[GrammarPart]) -> "list[_native.GrammarPart]":
-    """As the native engine takes them."""
+    """The triggers as the native engine takes them."""
     from engine_ext import _native
 
     return [

@@ -95,7 +95,7 @@ class SamplingParams:
                 raise ValueError(f"logit_bias: bad entry ({token}, {bias})")
 
     def with_seed(self, seed: int) -> "SamplingParams":
-        """As `dataclasses.replace` makes it, without another check of the rest.
+        """The same with another seed, made without another check of the rest.
 
         Raises: ValueError.
         """

@@ -54,7 +54,7 @@ class FairThreads:
             return await asyncio.wrap_future(future)
 
     def stop(self) -> None:
-        """Nothing new is begun; what runs finishes alone."""
+        """Begin nothing new; what runs finishes alone."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _turn(self, wait_s: float | None) -> None:

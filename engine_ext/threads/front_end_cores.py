@@ -28,7 +28,7 @@ class FrontEndCores:
                 os.sched_setaffinity(thread, self._cores)
 
     def release(self) -> None:
-        """As it was before `confine`. Idempotent."""
+        """Put things back as they were before `confine`. Idempotent."""
         if self._before is None:
             return
         for thread in _front_end_threads():

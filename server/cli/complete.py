@@ -19,17 +19,29 @@ def complete(arguments: Sequence[str]) -> int:
         description="Send a prompt to a running server and print the completion as it comes.",
     )
     parser.add_argument("prompt", help="text to continue; - reads standard input")
-    parser.add_argument("-n", "--max-tokens", type=int, default=-1, metavar="N")
-    parser.add_argument("--temperature", type=float, metavar="T")
-    parser.add_argument("--seed", type=int, metavar="N")
     parser.add_argument(
-        "--stop", action="append", metavar="TEXT", help="may be given several times"
+        "-n",
+        "--max-tokens",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="tokens to generate; -1, the default: until the text ends",
     )
-    parser.add_argument("--url", default=default_url(), help="default: %(default)s")
+    parser.add_argument("--temperature", type=float, metavar="T", help="default: the server's")
+    parser.add_argument("--seed", type=int, metavar="N", help="default: the server's")
+    parser.add_argument(
+        "--stop",
+        action="append",
+        metavar="TEXT",
+        help="text that ends the completion; may be given several times",
+    )
+    parser.add_argument(
+        "--url", default=default_url(), help="address of the server; default: %(default)s"
+    )
     parser.add_argument(
         "--api-key",
         metavar="KEY",
-        help="of a server that asks for one; default: UNPACED_API_KEY or LLAMA_API_KEY",
+        help="key for a server that asks for one; default: UNPACED_API_KEY or LLAMA_API_KEY",
     )
     given = parser.parse_args(arguments)
     body = {

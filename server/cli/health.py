@@ -28,16 +28,25 @@ def default_url() -> str:
 def check_health(arguments: Sequence[str]) -> int:
     """0 if the server is ready, 1 if not; says why."""
     parser = argparse.ArgumentParser(
-        prog="unpaced health", description="Exit status 0 if a server is ready for requests."
+        prog="unpaced health",
+        description="Ask a server whether it is ready for requests: exit status 0 if it is.",
     )
-    parser.add_argument("--url", default=default_url(), help="default: %(default)s")
+    parser.add_argument(
+        "--url", default=default_url(), help="address of the server; default: %(default)s"
+    )
     parser.add_argument(
         "--api-key",
         metavar="KEY",
-        help="for whatever stands in front of the server; it needs none for this. Sent by https "
+        help="key for whatever stands in front of the server, which asks for none; sent by https "
         "only if the certificate is good",
     )
-    parser.add_argument("--timeout", type=float, default=5.0, metavar="S")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="seconds to wait; default: %(default)s",
+    )
     given = parser.parse_args(arguments)
     url = urlsplit(given.url)
     connection = _connect(url, given.timeout, is_checked=bool(given.api_key))

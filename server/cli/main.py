@@ -1,4 +1,4 @@
-"""Which sub-command; heavy modules are loaded by the one that needs them."""
+"""Runs the sub-command that is named; it alone loads the heavy modules that it needs."""
 
 import os
 import sys

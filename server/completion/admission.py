@@ -42,7 +42,7 @@ class Ticket:
 
     @property
     def is_granted(self) -> bool:
-        """True while it holds a slot."""
+        """Whether it holds a slot."""
         return self._granted and not self._released
 
     async def granted(self) -> None:

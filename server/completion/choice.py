@@ -1,4 +1,4 @@
-"""One sequence of a request: its way into the engine, what comes of it, and its end."""
+"""One choice of a completion: its way into the engine, what comes of it, and its end."""
 
 import asyncio
 from collections.abc import Callable
@@ -134,7 +134,7 @@ class Choice:
         return self._frames_of(await self._read(), progress)
 
     def take_frames(self, *, progress: bool) -> bytes:
-        """As `read_frames`, but without waiting: b"" where there is nothing new."""
+        """Do as `read_frames` does, without waiting: b"" where there is nothing new."""
         assert self._stream is not None
         framed = self._end_framing()
         frames = self._frames_of(self._note(self._stream.take()), progress)
@@ -209,7 +209,7 @@ class Choice:
             self.withdraw()
 
     def withdraw(self) -> None:
-        """As `close`, for a choice that nobody writes or counts."""
+        """Do as `close` does, for a choice that nobody writes or counts."""
         self._is_closed = True
         if self._stream is None or self._is_drained:
             self.ticket.release()

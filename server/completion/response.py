@@ -39,7 +39,7 @@ class CompletionResponse(Response):
 
     @property
     def is_running(self) -> bool:
-        """True while a choice has a slot."""
+        """Whether a choice has a slot."""
         return any(choice.phase in ("prefill", "decode") for choice in self._choices)
 
     @property

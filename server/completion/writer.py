@@ -41,7 +41,7 @@ class ResponseFacts:
 
     @property
     def is_plain(self) -> bool:
-        """True where a token's event holds text and nothing that must be looked up."""
+        """Whether a token's event holds text and nothing that must be looked up."""
         body = self.body
         return not (body.n_probs or body.timings_per_token or body.verbose or body.echo)
 

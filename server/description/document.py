@@ -36,7 +36,7 @@ too long are 431, ones that do not come in time 408, both without a body."""
 
 
 def document(groups: Sequence[Routes], prefix: str, *, version: str, has_keys: bool) -> bytes:
-    """As JSON. `has_keys`: requests need a key.
+    """The document as JSON. `has_keys`: requests need a key.
 
     FastAPI's model of a document checks it, as it would one of its own.
     """

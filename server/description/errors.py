@@ -50,7 +50,7 @@ class AnthropicError(BaseModel):
 
 
 class FeatureDetail(BaseModel):
-    """As llama-server words it."""
+    """The error as llama-server words it."""
 
     message: str
     type: str

@@ -1,4 +1,4 @@
-"""Every handler: what it takes, and what it answers."""
+"""What every handler takes, and what it answers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""JSON schemas: of values as they are, of pydantic models, and what schemas are put together of."""
+"""JSON schemas of values and of pydantic models, and what schemas are put together of."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The model's file: as it is, from Hugging Face, or from a URL."""
+"""Finds the model's file: as it is, from Hugging Face, or from a URL."""
 
 from server.download.transfer import DownloadError
 from server.settings import Settings

@@ -231,7 +231,7 @@ def _regex(part: Part) -> str:
 
 
 def _one(parts: list[Part]) -> str:
-    """As `regex`, for a repetition to follow."""
+    """What `regex` makes, for a repetition to follow."""
     plain = _plain(parts)
     if len(plain) == 1 and isinstance(plain[0].item, Chars):
         return _regex(plain[0])
@@ -244,7 +244,7 @@ def _bounds(low: int, high: int | None) -> str:
 
 
 def regex_not_empty(parts: list[Part]) -> str:
-    """As `regex`, without the empty text. `parts` hold a character at least."""
+    """What `regex` makes, without the empty text. `parts` hold a character at least."""
     if not all(part.is_nullable for part in parts):
         return regex(parts)
     choices = [

@@ -41,7 +41,7 @@ _SCHEMA_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions"
 
 
 class SchemaError(ValueError):
-    """Not a JSON schema, or too large."""
+    """What was given is no JSON schema, or too large."""
 
 
 def for_llguidance(text: str) -> str:

@@ -53,7 +53,7 @@ class GrammarSpec:
 
     @property
     def shown(self) -> str:
-        """As `generation_settings` shows it: GBNF as it came, the rest as llguidance's Lark."""
+        """What `generation_settings` shows: GBNF as it came, the rest as llguidance's Lark."""
         if self.kind == "json_schema":
             return json_lark(self.text, self.lead)
         if self.kind == "regex":
@@ -70,7 +70,7 @@ ANY_OBJECT = GrammarSpec.of_schema({"type": "object"})
 
 
 def trigger_json(trigger: GrammarTrigger) -> dict[str, Any]:
-    """As llama-server shows it: type 0 is a token, 1 a word."""
+    """What llama-server shows: type 0 is a token, 1 a word."""
     word = trigger.word.decode(errors="replace")
     if trigger.token < 0:
         return {"type": 1, "value": word}

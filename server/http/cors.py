@@ -1,4 +1,4 @@
-"""CORS: what pages of other origins may do, with llama-server's rules."""
+"""What pages of other origins may do (CORS), with llama-server's rules."""
 
 from collections.abc import Iterable
 from typing import Protocol

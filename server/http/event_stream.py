@@ -56,7 +56,7 @@ class Pings:
         """Where the engine writes them: sent as soon as they are there."""
 
     async def send(self, message: Message) -> None:
-        """As ASGI's: it waits for a client that is behind."""
+        """Send as ASGI's `send` does: it waits for a client that is behind."""
         if self._task is None and self._ping_s > 0:
             self._task = asyncio.get_running_loop().create_task(self._run())
         elif message["type"] == "http.response.body" and not message.get("more_body"):

@@ -17,7 +17,7 @@ class LogFileError(Exception):
 
 
 class LineWriter(Protocol):
-    """As `engine_ext.NativeLog`: nobody waits for it."""
+    """Writes as `engine_ext.NativeLog` does: nobody waits for it."""
 
     def write(self, target: LogTarget, text: str) -> int:
         """Lines, ended. How many were dropped since the last that was not; -1: these are."""

@@ -55,7 +55,7 @@ class UvicornServer(uvicorn.Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, with an acceptor of ours; then `on_started`.
+        """Start as uvicorn does, with an acceptor of ours; then call `on_started`.
 
         TLS stays with uvloop's servers: nobody sees what a connection wants before its handshake.
         """
@@ -84,7 +84,7 @@ class UvicornServer(uvicorn.Server):
         self._ending.set()
 
     async def main_loop(self) -> None:
-        """As uvicorn's, which looks ten times a second whether it should end: here it is told."""
+        """Wait for the end, which is told; uvicorn's own loop looks for it ten times a second."""
         while not await self.on_tick(0):  # 0: a tick that renews the Date header
             self.on_second()
             with contextlib.suppress(TimeoutError):

@@ -82,7 +82,7 @@ class Trial:
             environment.tests["string"], environment.filters["tojson"] = is_string, to_json
 
     def used(self, path: str) -> bool:
-        """True if the template looked at the value."""
+        """Whether the template looked at the value."""
         return path in self.usage.used
 
     def _is_string(self, value: Any) -> bool:

@@ -25,7 +25,7 @@ class TemplateFailure(Exception):
 
 
 class LenientUndefined(jinja2.ChainableUndefined):
-    """As in llama.cpp's templates: what is not there is empty, also when one looks into it."""
+    """What is not there is empty, also to who looks into it, as in llama.cpp's templates."""
 
     __slots__ = ()
 

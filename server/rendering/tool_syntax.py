@@ -33,7 +33,7 @@ _TOOL: Final = {
 
 
 def find_tool_syntax(template: CompiledTemplate, caps: Capabilities) -> dict[str, Any] | None:
-    """None if the template's calls are in no form that we can read."""
+    """Find the syntax; None if the template's calls are in no form that we can read."""
     probe = _Probe(template, caps)
     one = probe.call_text(1)
     if one is None or _NAME not in one:

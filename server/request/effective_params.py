@@ -43,7 +43,7 @@ class EffectiveParams:
         return replace(self, sampling=sampling)
 
     def to_json(self, eog_tokens: Sequence[int] = ()) -> dict[str, Any]:
-        """As in a response. `eog_tokens` are shown as banned where `ignore_eos` is on."""
+        """What a response tells. `eog_tokens` are shown as banned where `ignore_eos` is on."""
         body = self.to_defaults_json()
         late = {name: body.pop(name) for name in tuple(body)[tuple(body).index("mirostat") :]}
         body["dry_sequence_breakers"] = list(self.sampling.dry_sequence_breakers)
@@ -58,7 +58,7 @@ class EffectiveParams:
         return body
 
     def to_defaults_json(self) -> dict[str, Any]:
-        """As in /props: without stop strings, biases, grammar and DRY breakers."""
+        """What /props tells: no stop strings, biases, grammar and DRY breakers."""
         s = self.sampling
         return {
             "seed": s.seed,

@@ -134,7 +134,7 @@ def _file_name(body: dict[str, Any]) -> str:
 
 
 def is_file_name(name: str) -> bool:
-    """True for a name without a path that no system reads as another one."""
+    """Whether a name has no path and no system reads it as another one."""
     try:
         n_bytes = len(name.encode())
     except UnicodeEncodeError:  # half a surrogate pair

@@ -58,7 +58,7 @@ def scales_of_all(scales: Scales, n_adapters: int) -> tuple[float, ...]:
 
 
 def scales_to_json(scales: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
-    """As a response shows them."""
+    """The scales as a response shows them."""
     return [{"id": index, "scale": scale} for index, scale in scales]
 
 

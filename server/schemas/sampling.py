@@ -19,7 +19,9 @@ _SAME_NAME: Final = tuple(
 
 
 class SamplingFields(BaseModel):
-    """None is "the server's default". Ranges: llama.cpp 0c1e57098, tools/server/server-schema.cpp.
+    """A field that is None has the server's default.
+
+    Ranges: llama.cpp 0c1e57098, tools/server/server-schema.cpp.
 
     Unknown keys are ignored, as llama-server does; known ones that we cannot honour are refused.
     """

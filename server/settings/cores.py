@@ -3,7 +3,7 @@
 from typing import Final
 
 _MAX_CORES: Final = 512
-"""As llama.cpp's GGML_MAX_N_THREADS."""
+"""llama.cpp's GGML_MAX_N_THREADS."""
 
 
 def cores_of_mask(mask: str) -> frozenset[int]:

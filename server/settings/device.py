@@ -32,8 +32,8 @@ class DeviceSettings(OptionGroup):
         Field(ge=-2),
         Option(
             ("-ngl", "--gpu-layers", "--n-gpu-layers"),
-            "layers on the GPU; auto: as many as fit (--fit); all; 0: none, and a CUDA build needs "
-            "no GPU",
+            "layers on the GPU; -1 or auto: as many as fit (--fit); -2 or all: all of them; 0: "
+            "none, and a CUDA build needs no GPU",
             env="N_GPU_LAYERS",
             metavar="N",
         ),

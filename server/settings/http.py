@@ -23,7 +23,9 @@ class HttpSettings(OptionGroup):
         ),
     ] = "127.0.0.1"
     port: Annotated[
-        int, Field(ge=0, le=65535), Option(("--port",), "0: any free one", env="PORT", metavar="N")
+        int,
+        Field(ge=0, le=65535),
+        Option(("--port",), "port to listen on; 0: any free one", env="PORT", metavar="N"),
     ] = 8080
     reuse_port: Annotated[
         bool,
@@ -42,13 +44,13 @@ class HttpSettings(OptionGroup):
         bool,
         Option(
             ("--metrics",),
-            "GET /metrics for Prometheus",
+            "serve GET /metrics for Prometheus",
             env="ENDPOINT_METRICS",
             off_flags=("--no-metrics",),
         ),
     ] = True
     props: Annotated[
-        bool, Option(("--props",), "POST /props, which changes nothing", env="ENDPOINT_PROPS")
+        bool, Option(("--props",), "serve POST /props, which changes nothing", env="ENDPOINT_PROPS")
     ] = False
     sse_ping_interval: Annotated[
         int,

@@ -30,7 +30,9 @@ class SamplingSettings(OptionGroup):
     seed: Annotated[
         int,
         Field(ge=-1, le=RANDOM_SEED),
-        Option(("-s", "--seed"), "-1: another one for every request", metavar="N"),
+        Option(
+            ("-s", "--seed"), "seed of the draws; -1: another one for every request", metavar="N"
+        ),
     ] = -1
     samplers: Annotated[
         str, Option(("--samplers",), "chain, by names separated by ';'", metavar="NAMES")
@@ -46,30 +48,79 @@ class SamplingSettings(OptionGroup):
     temp: Annotated[
         float,
         Field(ge=0),
-        Option(("--temp", "--temperature"), "0: greedy", env="TEMPERATURE", metavar="T"),
+        Option(
+            ("--temp", "--temperature"), "temperature; 0: greedy", env="TEMPERATURE", metavar="T"
+        ),
     ] = 0.8
-    dynatemp_range: Annotated[float, Option(("--dynatemp-range",), "0: off", metavar="R")] = 0.0
+    dynatemp_range: Annotated[
+        float,
+        Option(
+            ("--dynatemp-range",),
+            "how far the entropy of a row moves the temperature, up or down; 0: off",
+            metavar="R",
+        ),
+    ] = 0.0
     dynatemp_exp: Annotated[
         float, Option(("--dynatemp-exp",), "exponent of the dynamic temperature", metavar="X")
     ] = 1.0
-    top_k: Annotated[int, Field(ge=0), Option(("--top-k",), "0: off", env="TOP_K", metavar="N")] = (
-        40
-    )
+    top_k: Annotated[
+        int,
+        Field(ge=0),
+        Option(("--top-k",), "keep the N likeliest tokens; 0: off", env="TOP_K", metavar="N"),
+    ] = 40
     top_p: Annotated[
-        float, Field(ge=0, le=1), Option(("--top-p",), "1: off", env="TOP_P", metavar="P")
+        float,
+        Field(ge=0, le=1),
+        Option(
+            ("--top-p",),
+            "keep the likeliest tokens whose probabilities add up to P; 1: off",
+            env="TOP_P",
+            metavar="P",
+        ),
     ] = 0.95
     min_p: Annotated[
-        float, Field(ge=0, le=1), Option(("--min-p",), "0: off", env="MIN_P", metavar="P")
+        float,
+        Field(ge=0, le=1),
+        Option(
+            ("--min-p",),
+            "drop tokens less likely than P times the likeliest; 0: off",
+            env="MIN_P",
+            metavar="P",
+        ),
     ] = 0.05
     top_n_sigma: Annotated[
-        float, Option(("--top-nsigma", "--top-n-sigma"), "below 0: off", metavar="N")
+        float,
+        Option(
+            ("--top-nsigma", "--top-n-sigma"),
+            "keep logits within N standard deviations of the best; below 0: off",
+            metavar="N",
+        ),
     ] = -1.0
-    typical: Annotated[float, Option(("--typical", "--typical-p"), "1: off", metavar="P")] = 1.0
+    typical: Annotated[
+        float,
+        Option(
+            ("--typical", "--typical-p"),
+            "keep the most typical tokens whose probabilities add up to P; 1: off",
+            metavar="P",
+        ),
+    ] = 1.0
     xtc_probability: Annotated[
-        float, Field(ge=0, le=1), Option(("--xtc-probability",), "0: off", metavar="P")
+        float,
+        Field(ge=0, le=1),
+        Option(
+            ("--xtc-probability",),
+            "chance that XTC drops the likeliest tokens; 0: off",
+            metavar="P",
+        ),
     ] = 0.0
     xtc_threshold: Annotated[
-        float, Field(ge=0, le=1), Option(("--xtc-threshold",), "above 0.5: off", metavar="P")
+        float,
+        Field(ge=0, le=1),
+        Option(
+            ("--xtc-threshold",),
+            "XTC drops all tokens this likely but the least likely of them; above 0.5: off",
+            metavar="P",
+        ),
     ] = 0.1
     repeat_last_n: Annotated[
         int, Field(ge=0), Option(("--repeat-last-n",), "tokens that penalties look at", metavar="N")
@@ -77,15 +128,39 @@ class SamplingSettings(OptionGroup):
     repeat_penalty: Annotated[
         float,
         Field(gt=0),
-        Option(("--repeat-penalty",), "1: off", env="REPEAT_PENALTY", metavar="X"),
+        Option(
+            ("--repeat-penalty",),
+            "weakens tokens that were there, by a factor; 1: off",
+            env="REPEAT_PENALTY",
+            metavar="X",
+        ),
     ] = 1.0
     presence_penalty: Annotated[
-        float, Option(("--presence-penalty",), "0: off", env="PRESENCE_PENALTY", metavar="X")
+        float,
+        Option(
+            ("--presence-penalty",),
+            "taken off the logits of tokens that were there; 0: off",
+            env="PRESENCE_PENALTY",
+            metavar="X",
+        ),
     ] = 0.0
     frequency_penalty: Annotated[
-        float, Option(("--frequency-penalty",), "0: off", env="FREQUENCY_PENALTY", metavar="X")
+        float,
+        Option(
+            ("--frequency-penalty",),
+            "taken off them for each time that they were there; 0: off",
+            env="FREQUENCY_PENALTY",
+            metavar="X",
+        ),
     ] = 0.0
-    dry_multiplier: Annotated[float, Option(("--dry-multiplier",), "0: off", metavar="X")] = 0.0
+    dry_multiplier: Annotated[
+        float,
+        Option(
+            ("--dry-multiplier",),
+            "strength of DRY, which penalises repeats of several tokens; 0: off",
+            metavar="X",
+        ),
+    ] = 0.0
     dry_base: Annotated[
         float, Field(ge=1), Option(("--dry-base",), "base of DRY's penalty", metavar="X")
     ] = 1.75
@@ -109,7 +184,13 @@ class SamplingSettings(OptionGroup):
         ),
     ] = ("\n", ":", '"', "*")
     mirostat: Annotated[
-        int, Field(ge=0, le=2), Option(("--mirostat",), "0: off, 1 or 2: version", metavar="N")
+        int,
+        Field(ge=0, le=2),
+        Option(
+            ("--mirostat",),
+            "version of mirostat, 1 or 2; it replaces all of the chain but temperature; 0: off",
+            metavar="N",
+        ),
     ] = 0
     mirostat_lr: Annotated[
         float, Option(("--mirostat-lr",), "mirostat's learning rate, eta", metavar="X")

@@ -108,7 +108,7 @@ class SlotSettings(OptionGroup):
         bool,
         Option(
             ("--slots",),
-            "GET /slots",
+            "serve GET /slots",
             env="ENDPOINT_SLOTS",
             off_flags=("--no-slots",),
         ),
@@ -143,7 +143,7 @@ class SlotSettings(OptionGroup):
 
     @property
     def shares_cells(self) -> bool:
-        """True where every slot may use the whole context."""
+        """Whether every slot may use the whole context."""
         return self.kv_unified or (self.parallel < 0 and "kv_unified" not in self.model_fields_set)
 
     @property

@@ -48,7 +48,7 @@ def known_and_unknown(wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str
 
 
 def chain_of(wanted: Sequence[str]) -> tuple[str, ...]:
-    """As `known_and_unknown`. Raises: ValueError naming the first that is unknown."""
+    """The names that are known. Raises: ValueError naming the first that is unknown."""
     chain, unknown = known_and_unknown(wanted)
     if unknown:
         raise ValueError(f"unknown sampler '{unknown[0]}'")

@@ -59,7 +59,7 @@ class MessagesWriter(ChatWriter):
         return self.rest(text)
 
     def template(self) -> FrameTemplate | None:
-        """As the deltas of an open block of text."""
+        """Frames of the deltas of an open block of text."""
         if self._open != "text" or not self.parser.passes_text:
             return None
         return self._content_template(self._text_head, _TEXT_TAIL)
@@ -69,7 +69,7 @@ class MessagesWriter(ChatWriter):
         return b"".join([self._events(delta) for delta in self.parser.push(text)])
 
     def progress(self, event: "TokenEvent") -> bytes:
-        """Nothing: the API has no word for it."""
+        """Write nothing: the API has no word for it."""
         del event
         return b""
 

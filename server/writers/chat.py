@@ -73,7 +73,7 @@ class ChatWriter(ChoiceWriter):
         return b"".join(map(sse, chunks))
 
     def template(self) -> FrameTemplate | None:
-        """As content's usual events, once nothing but content can follow."""
+        """Frames of content's usual events, once nothing but content can follow."""
         if not (self.facts.is_plain and self.parser.passes_text):
             return None
         return self._content_template(self._content_head, self._tail)

@@ -48,7 +48,7 @@ class NativeWriter(ChoiceWriter):
         return sse(self.token_json(event, text))
 
     def template(self) -> FrameTemplate | None:
-        """As `token`'s usual events."""
+        """Frames of `token`'s usual events."""
         if not self.facts.is_plain:
             return None
         before, between, after = self._tail.split(b"%d")

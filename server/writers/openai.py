@@ -84,7 +84,7 @@ class OpenAiWriter(ChoiceWriter):
         return sse(body)
 
     def template(self) -> FrameTemplate | None:
-        """As `token`'s usual events."""
+        """Frames of `token`'s usual events."""
         if not self.facts.is_plain:
             return None
         return FrameTemplate((self._head, FrameField.TEXT, self._tail))
@@ -128,7 +128,7 @@ class OpenAiWriter(ChoiceWriter):
             self._legacy.add(event)
 
     def drop_probs(self, n: int) -> None:
-        """As of every shape, and of OpenAI's lists."""
+        """Drop them as every shape does, and from OpenAI's lists."""
         super().drop_probs(n)
         if self._legacy is not None:
             self._legacy.drop(n)

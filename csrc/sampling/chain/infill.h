@@ -1,5 +1,5 @@
-// Infill: for text between two others. Ends it where the end is likely, counts tokens that begin
-// with another one's text together with it, and keeps the few that are likely then.
+// Infill, which makes a text between two others: ends it where the end is likely, counts tokens
+// that begin with another one's text together with it, and keeps the few that are likely then.
 //
 // Source: llama.cpp 0c1e57098 src/llama-sampler.cpp:4066-4262, with its float32 sums in its order.
 // There every candidate is compared with every other; here the texts are sorted once for the

@@ -72,7 +72,7 @@ class CallReader(ABC):
         yield from source.match(syntax.section_end)
 
     def _another(self) -> Reading[bool]:
-        """True if another call may follow; reads the separator."""
+        """Read the separator; True if another call may follow."""
         yield from self._source.skip_space()
         if (yield from self._source.peek()) in (",", ";"):
             self._source.take(1)

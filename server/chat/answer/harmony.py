@@ -40,7 +40,7 @@ class HarmonySink(Protocol):
 
 
 def is_harmony(template: str) -> bool:
-    """True for a template of this form."""
+    """Whether a template is of this form."""
     return all(mark in template for mark in ("<|start|>", "<|channel|>", "<|message|>"))
 
 

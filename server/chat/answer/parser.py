@@ -93,7 +93,7 @@ class ChatParser:
 
     @property
     def has_tool_calls(self) -> bool:
-        """True once a tool call has begun."""
+        """Whether a tool call has begun."""
         return bool(self._calls)
 
     @property

@@ -20,7 +20,7 @@ class Tool:
     is_strict: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As templates read it."""
+        """The tool as templates read it."""
         return {
             "type": "function",
             "function": {
@@ -47,7 +47,7 @@ class ToolOffer:
 
     @property
     def is_open(self) -> bool:
-        """True if the answer may hold calls."""
+        """Whether the answer may hold calls."""
         return bool(self.tools) and self.choice != "none"
 
 

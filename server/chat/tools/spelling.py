@@ -48,7 +48,7 @@ class Spelling:
         return " ".join(filter(None, [before, " ws ".join(filter(None, parts)), after]))
 
     async def of_tag(self, tag: str) -> str:
-        """As `of`, but a tag that is one token of any kind is that token alone, not its text."""
+        """Do as `of` does, but a tag that is one token of any kind is that token, not its text."""
         tokens = await self._engine.tokenize(tag, add_special=False, parse_special=True)
         return f"<[{tokens[0]}]>" if len(tokens) == 1 else await self.of(tag)
 

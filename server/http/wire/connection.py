@@ -11,7 +11,7 @@ _KEY: Final = "unpaced.connection"
 
 
 def as_chunk(data: bytes) -> bytes:
-    """As one chunk of a body in chunked coding; `data` is not empty."""
+    """Make one chunk of a body in chunked coding; `data` is not empty."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -32,7 +32,7 @@ class Connection:
     was_cut_off: Callable[[], bool]
 
     def to_extensions(self) -> dict[str, dict[object, object]]:
-        """As the scope's `extensions`."""
+        """Make the scope's `extensions`."""
         return {_KEY: {"connection": self}}
 
 
@@ -43,7 +43,7 @@ def connection_of(scope: Scope) -> Connection | None:
 
 
 def take_body(cycle: RequestResponseCycle) -> bytes | None:
-    """For `Connection.take_body`: as `receive` would, without waiting."""
+    """Take the body as `receive` would, without waiting; see `Connection`."""
     if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
         return None
     cycle.message_event.clear()

@@ -16,11 +16,11 @@ class Sender(Protocol):
         """What the client has not taken yet; 0 as soon as the system holds all of it."""
 
     def on_send_deadline(self) -> None:
-        """Nothing was read for the whole time."""
+        """The client has read nothing for the whole time."""
 
 
 def unread_bytes(transport: asyncio.Transport) -> int:
-    """What is to be sent; where that is something, with what the system holds of it."""
+    """Count what is to be sent; where that is something, with what the system holds of it."""
     n_bytes = transport.get_write_buffer_size()
     connection: socket.socket | None = transport.get_extra_info("socket")
     if n_bytes == 0 or connection is None:

@@ -1,4 +1,4 @@
-"""One option: how it is spelled on the command line and in the environment."""
+"""How one option is spelled on the command line and in the environment."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
