@@ -1,0 +1,107 @@
+"""The log: lines of one form, none of a client's text, and what happens where nobody reads."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from engine_ext.base.native_log import LogTarget
+from server.process.logs import configure_logs
+from server.settings import Settings
+from tests.support.scripted.asgi_client import post
+from tests.support.scripted.fake_engine import FakeEngine
+from tests.support.scripted.server_app import make_app
+
+
+class Lines:
+    """A log whose reader may be away."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.n_dropped = 0
+        self.is_read = True
+
+    def write(self, target: LogTarget, text: str) -> int:
+        assert target is LogTarget.STDERR
+        if not self.is_read:
+            self.n_dropped += 1
+            return -1
+        self.text += text
+        n_dropped, self.n_dropped = self.n_dropped, 0
+        return n_dropped
+
+
+@pytest.fixture
+def log_lines() -> Iterator[Lines]:
+    lines = Lines()
+    root = logging.getLogger()
+    before = root.handlers, root.level
+    configure_logs(Settings(log_format="json"), lines)
+    yield lines
+    root.handlers, root.level = before[0], before[1]
+    structlog.reset_defaults()
+
+
+def test_events_and_records_are_lines_of_one_form(log_lines: Lines) -> None:
+    log = structlog.stdlib.get_logger("unpaced.request")
+    log.debug("not shown")
+    log.info("request", path="/a b", status=503)
+    logging.getLogger("uvicorn.error").warning("theirs")
+    try:
+        raise ValueError("bad")
+    except ValueError:
+        log.exception("fault")
+    ours, theirs, fault = map(json.loads, log_lines.text.splitlines())
+    del ours["timestamp"]
+    assert ours == {"event": "request", "level": "info", "path": "/a b", "status": 503}
+    assert theirs["event"] == "theirs" and theirs["level"] == "warning"
+    assert fault["level"] == "error" and "ValueError: bad" in fault["exception"]
+
+
+def test_what_cannot_be_a_line_ends_no_request(
+    log_lines: Lines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("no text")
+
+    log = structlog.stdlib.get_logger("unpaced.request")
+    log.info("odd", value=Odd())
+    log.info("next")
+    assert [json.loads(line)["event"] for line in log_lines.text.splitlines()] == ["next"]
+    assert "no text" in capsys.readouterr().err
+
+
+def test_dropped_log_lines_are_told_of_once_somebody_reads(log_lines: Lines) -> None:
+    log = logging.getLogger("unpaced")
+    log_lines.is_read = False
+    for _ in range(3):
+        log.info("lost")
+    log_lines.is_read = True
+    log.info("first")
+    log.info("second")
+    events = [json.loads(line)["event"] for line in log_lines.text.splitlines()]
+    told = "3 log lines were dropped: nobody read the log in time"
+    assert events == ["first", told, "second"]
+
+
+@pytest.mark.anyio
+async def test_a_log_line_has_figures_and_none_of_the_clients_text(
+    log_lines: Lines,
+) -> None:
+    engine = FakeEngine()
+    engine.answer = b"xyz"
+    body = {"prompt": "canary-secret", "user": "canary-secret", "stop": ["canary-secret"]}
+    headers = {"authorization": "Bearer canary-secret", "x_request_id": "id-1"}
+    await post(make_app(engine), "/v1/completions", body, **headers).done()
+    await post(make_app(engine), "/v1/completions", b"canary-secret", **headers).done()
+    text = log_lines.text
+    assert "canary" not in text
+    entries = [json.loads(line) for line in text.splitlines()]
+    assert len(entries) == 2
+    first = entries[0]
+    assert (first["request_id"], first["status"], first["path"]) == ("id-1", 200, "/v1/completions")
+    assert (first["n_prompt"], first["n_decoded"]) == (14, 3)
+    assert first["duration_ms"] >= first["ttft_ms"] >= 0
