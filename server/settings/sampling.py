@@ -1,17 +1,15 @@
 """What a request gets that asks for nothing."""
 
-import re
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from engine_ext import RANDOM_SEED, SAMPLERS, SamplingParams
+from server.settings.options.escapes import read_escapes
 from server.settings.options.option import Option
 from server.settings.options.option_group import OptionGroup
+from server.settings.options.pairs import parse_bias
 from server.values.samplers import chain_of
-
-_ESCAPE: Final = re.compile(r"\\(?:([nrt'\"\\])|x([0-9a-fA-F]{2}))")
-_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class SamplingSettings(OptionGroup):
@@ -295,28 +293,3 @@ class SamplingSettings(OptionGroup):
             logit_bias=tuple(parse_bias(entry) for entry in self.logit_bias),
             ignore_eos=self.ignore_eos,
         )
-
-
-def parse_bias(entry: str) -> tuple[int, float]:
-    """Token id and bias of "15043+1" or "15043-inf". Raises: ValueError."""
-    for sign, factor in (("+", 1.0), ("-", -1.0)):
-        token, found, bias = entry.partition(sign)
-        if found and token.isdecimal():
-            return int(token), factor * float(bias)
-    raise ValueError(f"not ID+BIAS or ID-BIAS: {entry!r}")
-
-
-def read_escapes(text: str) -> str:
-    r"""`text` with \n, \r, \t, \', \", \\ and \xHH replaced by what they stand for.
-
-    \xHH are bytes of UTF-8; any other backslash stays. Source: llama.cpp 0c1e57098
-    common/common.cpp:616.
-    """
-
-    def replace(match: re.Match[str]) -> str:
-        if match[2] is not None:
-            # Surrogates keep bytes apart until the whole text is decoded.
-            return bytes.fromhex(match[2]).decode("utf-8", "surrogateescape")
-        return _ESCAPED.get(match[1], match[1])
-
-    return _ESCAPE.sub(replace, text).encode("utf-8", "surrogateescape").decode(errors="replace")

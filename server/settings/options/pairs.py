@@ -22,3 +22,12 @@ def split_pairs(
             raise ValueError(f"each entry is A{separator}B, not {entry!r}")
         pairs.append((left, right))
     return tuple(pairs)
+
+
+def parse_bias(entry: str) -> tuple[int, float]:
+    """Token id and bias of "15043+1" or "15043-inf". Raises: ValueError."""
+    for sign, factor in (("+", 1.0), ("-", -1.0)):
+        token, found, bias = entry.partition(sign)
+        if found and token.isdecimal():
+            return int(token), factor * float(bias)
+    raise ValueError(f"not ID+BIAS or ID-BIAS: {entry!r}")

@@ -9,8 +9,8 @@ import pytest
 from server.cli.flags import claimed_flags, read_command_line, serve_parser
 from server.cli.llama_flags.judge import llama_flags
 from server.settings import Settings, SettingsError
+from server.settings.options.escapes import read_escapes
 from server.settings.options.option import option_of
-from server.settings.sampling import read_escapes
 from tests.support.settings import read_settings
 
 SUPPORT = Path(__file__).parents[2] / "support"

@@ -1,10 +1,10 @@
-"""Sampling defaults of the command line."""
+"""Pairs in flags: biases of tokens."""
 
 import math
 
 import pytest
 
-from server.settings.sampling import parse_bias
+from server.settings.options.pairs import parse_bias
 
 
 def test_biases_of_the_command_line() -> None:
