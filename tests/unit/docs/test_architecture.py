@@ -1,6 +1,8 @@
-"""The pages about the code: the map stays short, and what they name is in the code."""
+"""The pages about the code: the map is whole and short, and what they name is in the code."""
 
 import re
+import runpy
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -42,7 +44,24 @@ def test_a_name_that_is_gone_is_noticed() -> None:
     assert names(f"`{gone}.make` and `Engine.submit()`") - words_of_the_code() == {gone}
 
 
-def test_the_map_has_60_lines_at_most() -> None:
+def the_map() -> str:
     text = (DOCS / "architecture.md").read_text()
-    the_map = text.partition("## The map\n")[2].partition("\n## ")[0]
-    assert 0 < len(the_map.splitlines()) <= 60
+    return text.partition("## The map\n")[2].partition("\n## ")[0]
+
+
+def test_the_map_has_60_lines_at_most() -> None:
+    assert 0 < len(the_map().splitlines()) <= 60
+
+
+def test_the_map_has_every_layer() -> None:
+    """In the tables, from above, as the linters have them."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = {tuple(c["containers"]): c["layers"] for c in tool["contracts"] if "layers" in c}
+    native = runpy.run_path(str(ROOT / "scripts" / "include_layers.py"))["LAYER_OF"]
+    wanted = {"csrc": {folder.partition("/")[0] for folder in native}}
+    for (package,), names in layers.items():
+        wanted[package] = {name for layer in names for name in layer.split(" : ")}
+    for package, folders in wanted.items():
+        table = the_map().partition(f"| `{package}/`, from above |")[2].partition("\n\n")[0]
+        named = "\n".join(line.split("|")[1] for line in table.splitlines() if line.count("|") > 2)
+        assert set(re.findall(r"\w+", named.replace("device/{", "device {"))) >= folders, package
