@@ -21,7 +21,7 @@ enum class HostReason : std::uint8_t {
   kStopLength,  // its stop strings are too long for the tokens that may end them to be listed
   kTextLimits,  // its lines or its time are limited: every token is looked at before the next
   kContextEnd,  // the last cell of the context: the request ends there or the context is shifted
-  kReasoning,   // the request's thoughts have a budget, or may be ended from outside
+  kReasoning,   // the request's reasoning has a budget, or may be ended from outside
   kLaunch,      // the GPU could not be given its steps, as where memory for their graph is short
 };
 

@@ -15,14 +15,14 @@ _SPACE: Final = "space: /\\n{0,2}/\n"
 async def after_reasoning(spell: Spelling, end: str) -> str:
     """The prompt ends within reasoning, which must end: the answer may not."""
     body = await _until(spell, end)
-    return f"start: thoughts_end space answer\n{body}{_SPACE}"
+    return f"start: reasoning_end space answer\n{body}{_SPACE}"
 
 
 async def after_possible_reasoning(spell: Spelling, start: str, end: str) -> str:
     """The model may reason first. Its tag is one token if it can be: a budget counts from it."""
     body = await _until(spell, end)
     begin = await spell.of_tag(start)
-    return f"start: thinking? space answer\nthinking: {begin} thoughts_end\n{body}{_SPACE}"
+    return f"start: stretch? space answer\nstretch: {begin} reasoning_end\n{body}{_SPACE}"
 
 
 async def after_harmony_reasoning(spell: Spelling, *, opened: bool, answer_header: str) -> str:
@@ -30,11 +30,10 @@ async def after_harmony_reasoning(spell: Spelling, *, opened: bool, answer_heade
     header, turn = await spell.of("<|channel|>analysis<|message|>"), await spell.of("<|start|>")
     body = await _until(spell, "<|end|>")
     next_turn = f"{turn} {quoted('assistant')}"
-    first = f"thoughts_end {next_turn} " if opened else ""
+    first = f"reasoning_end {next_turn} " if opened else ""
     last = f"{answer_header} " if answer_header else ""
-    return (
-        f"start: {first}analysis* {last}answer\nanalysis: {header} thoughts_end {next_turn}\n{body}"
-    )
+    analysis = f"analysis: {header} reasoning_end {next_turn}\n"
+    return f"start: {first}analysis* {last}answer\n{analysis}{body}"
 
 
 async def harmony_final_header(spell: Spelling) -> str:
@@ -47,5 +46,5 @@ async def _until(spell: Spelling, end: str) -> str:
     """A rule for any text up to the mark, and the mark."""
     mark = await spell.of(end)
     if mark.startswith("<["):
-        return f"thoughts_end: thoughts {mark}\nthoughts: {_ANY}\n"
-    return f"thoughts_end: thoughts\nthoughts[suffix={mark}]: {_ANY}\n"
+        return f"reasoning_end: reasoning {mark}\nreasoning: {_ANY}\n"
+    return f"reasoning_end: reasoning\nreasoning[suffix={mark}]: {_ANY}\n"

@@ -28,7 +28,7 @@ class Choice:
     """
 
     writer: ChoiceWriter
-    generation: SequenceText
+    sequence_text: SequenceText
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Choice:
     def write_by(self, writer: ChoiceWriter) -> None:
         """What becomes of the sequence is this writer's; call it once."""
         self.writer = writer
-        self.generation = writer.generation
+        self.sequence_text = writer.sequence_text
 
     async def submit(self) -> None:
         """Wait for a slot, then hand the sequence to the engine. Raises: ApiError."""
@@ -79,11 +79,11 @@ class Choice:
     @property
     def phase(self) -> str:
         """Where it is: queued, prefill, decode or done."""
-        if self.generation.is_over:
+        if self.sequence_text.is_over:
             return "done"
         if self._stream is None:
             return "queued"
-        return "decode" if self.generation.timings.n_decoded else "prefill"
+        return "decode" if self.sequence_text.timings.n_decoded else "prefill"
 
     def end_reasoning(self) -> None:
         """Have the model stop thinking, where it does."""
@@ -95,24 +95,24 @@ class Choice:
     async def run(self) -> None:
         """Generate everything; the writer keeps it. Raises: ApiError."""
         await self.submit()
-        generation, writer = self.generation, self.writer
+        sequence_text, writer = self.sequence_text, self.writer
         events = await self._read()
         writer.precompute()
         while True:
             for event in events:
-                text = generation.feed(event)
+                text = sequence_text.feed(event)
                 if text is not None:
                     writer.keep(event, text)
                 elif event.kind == _PROMPT_LOGPROB:
                     writer.prompt_logprob(event)
-            if generation.is_over:
+            if sequence_text.is_over:
                 break
             events = await self._read()
-        if generation.error is not None:
-            raise generation.error
-        writer.content.append(generation.finish_text())
-        if generation.cut_line >= 0:
-            writer.cut(generation.cut_line)
+        if sequence_text.error is not None:
+            raise sequence_text.error
+        writer.content.append(sequence_text.finish_text())
+        if sequence_text.cut_line >= 0:
+            writer.cut(sequence_text.cut_line)
         self.close()
 
     # -- stream ---------------------------------------------------------------------------------
@@ -121,15 +121,15 @@ class Choice:
         """`submit`, then `read_frames`. Raises: ApiError if it fails before its slot starts."""
         await self.submit()
         frames = await self.read_frames(progress=progress)
-        if self.generation.error is not None and self.generation.timings.start_us == 0:
-            raise self.generation.error
+        if self.sequence_text.error is not None and self.sequence_text.timings.start_us == 0:
+            raise self.sequence_text.error
         return frames
 
     async def read_frames(self, *, progress: bool) -> bytes:
         """The stream events of everything the engine has published, at least one event's worth.
 
-        May be empty (a slot was taken, a prompt chunk is done). Once `generation.is_over` only
-        `final` is left to write, unless `generation.error` is set.
+        May be empty (a slot was taken, a prompt chunk is done). Once `sequence_text.is_over` only
+        `final` is left to write, unless `sequence_text.error` is set.
         """
         return self._frames_of(await self._read(), progress)
 
@@ -158,12 +158,12 @@ class Choice:
         return b"" if framing is None else framing.end()
 
     def _frames_of(self, events: "list[TokenEvent]", progress: bool) -> bytes:
-        generation, writer = self.generation, self.writer
+        sequence_text, writer = self.sequence_text, self.writer
         frames = []
         for event in events:
-            text = generation.feed(event)
+            text = sequence_text.feed(event)
             if text is not None:
-                if generation.timings.n_decoded == 1:
+                if sequence_text.timings.n_decoded == 1:
                     frames.append(writer.start())
                 frames.append(writer.token(event, text))
                 continue
@@ -172,17 +172,17 @@ class Choice:
                 writer.prompt_logprob(event)
             elif progress and kind in (_PREFILL, _STARTED):
                 frames.append(writer.progress(event))
-        if generation.is_over:
+        if sequence_text.is_over:
             frames.append(self._last_frames())
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
     def _last_frames(self) -> bytes:
-        generation, writer = self.generation, self.writer
-        if generation.error is not None:
-            return writer.failure(generation.error)
-        rest = generation.finish_text()
+        sequence_text, writer = self.sequence_text, self.writer
+        if sequence_text.error is not None:
+            return writer.failure(sequence_text.error)
+        rest = sequence_text.finish_text()
         frames = writer.rest(rest) if rest else b""
-        return frames if generation.timings.n_decoded else writer.start() + frames
+        return frames if sequence_text.timings.n_decoded else writer.start() + frames
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Choice:
         if events and events[-1].kind == _FINISHED:
             assert self._stream is not None
             self._is_drained = True
-            self.generation.grammar_failure = self._stream.grammar_failure
+            self.sequence_text.grammar_failure = self._stream.grammar_failure
         return events
 
     # -- end ------------------------------------------------------------------------------------

@@ -28,16 +28,16 @@ class DirectStream:
     async def send(self) -> None:
         """Submit the choice and send its whole stream. Raises: ApiError if it fails before."""
         choice, send = self._choice, self._pings.send
-        generation, writer = choice.generation, choice.writer
+        sequence_text, writer = choice.sequence_text, choice.writer
         frames = await choice.first_frames(progress=self._progress)
         await send(head_message())
         writer.precompute()
-        while not generation.is_over:
+        while not sequence_text.is_over:
             await send(body_message(frames))
             await self._keep_up()
             frames = b""
         choice.close()
-        if generation.error is None:
+        if sequence_text.error is None:
             frames += writer.final([writer]) + writer.done
         await send(body_message(frames, more=False))
 
@@ -61,7 +61,7 @@ class DirectStream:
                 # Before the end is made, which would keep a short answer's first token waiting.
                 self._pings.sent_at = time.monotonic()
             is_behind = bool(frames) and not self._write(as_chunk(frames))
-            if is_behind or self._choice.generation.is_over:
+            if is_behind or self._choice.sequence_text.is_over:
                 self._leave()
                 return
             self._choice.frame(self._on_framed)

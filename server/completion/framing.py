@@ -26,7 +26,7 @@ class Framing:
     ) -> Self | None:
         """Have the engine write the frames of tokens itself, and call `listener` when there are
         some. None where each token must be looked at. Call it when all events have been taken."""
-        text = writer.generation
+        text = writer.sequence_text
         template = writer.template() if text.allows_frames else None
         if template is None:
             return None
@@ -37,6 +37,6 @@ class Framing:
     def end(self) -> bytes:
         """Have tokens come as events again. Returns the frames that nobody has taken."""
         self._stream.unframe()
-        self._writer.generation.take_back()
+        self._writer.sequence_text.take_back()
         self._writer.framed(self.frames.take_text().decode())
         return self.frames.take()

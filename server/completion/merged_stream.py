@@ -59,18 +59,18 @@ class MergedStream:
                 yield piece
 
     async def _pump(self, choice: Choice) -> None:
-        generation, writer = choice.generation, choice.writer
+        sequence_text, writer = choice.sequence_text, choice.writer
         try:
             frames = await choice.first_frames(progress=self._progress)
             self._add(frames)
             writer.precompute()
-            while not generation.is_over:
+            while not sequence_text.is_over:
                 self._add(await choice.read_frames(progress=self._progress))
         except ApiError as error:
             self._error = error
         self._n_left -= 1
         choice.close()
-        if generation.error is not None:
+        if sequence_text.error is not None:
             self._has_failed = True
         elif self._error is None:
             writers = [other.writer for other in self._choices]

@@ -55,12 +55,12 @@ class CompletionResponse(Response):
     def to_log(self) -> dict[str, Any]:
         """Figures of the log line: those of all choices, and the first one's."""
         first = self._choices[0]
-        timings = [choice.generation.timings for choice in self._choices]
+        timings = [choice.sequence_text.timings for choice in self._choices]
         entry = {
             "n_prompt": sum(t.n_prompt for t in timings),
             "n_cached": sum(t.n_cached for t in timings),
             "n_decoded": sum(t.n_decoded for t in timings),
-            "stop": first.generation.stop_type,
+            "stop": first.sequence_text.stop_type,
         }
         if timings[0].first_token_us:
             wait_us = timings[0].first_token_us - first.arrived_us
@@ -111,8 +111,8 @@ class CompletionResponse(Response):
     async def _drop_stop_probs(self, writer: ChoiceWriter) -> None:
         """llama-server leaves out as many entries as the stop string has tokens."""
         has_probs = writer.probs or self._facts.body.legacy_logprobs
-        if has_probs and writer.generation.stopping_word:
-            word = writer.generation.stopping_word
+        if has_probs and writer.sequence_text.stopping_word:
+            word = writer.sequence_text.stopping_word
             tokens = await self._host.engine.tokenize(word, add_special=False, parse_special=False)
             writer.drop_probs(len(tokens))
 

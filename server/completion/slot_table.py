@@ -57,8 +57,8 @@ def _item(slot: int, task: _Task | None, n_ctx: int, n_cells: int) -> dict[str, 
     }
     if task is None:
         return item
-    generation, params = task.choice.generation, task.choice.writer.facts.settings
-    timings, n_predict = generation.timings, params.n_predict
+    sequence_text, params = task.choice.sequence_text, task.choice.writer.facts.settings
+    timings, n_predict = sequence_text.timings, params.n_predict
     n_decoded = timings.n_decoded if is_processing else 0
     item |= {
         "id_task": task.id,
@@ -69,7 +69,7 @@ def _item(slot: int, task: _Task | None, n_ctx: int, n_cells: int) -> dict[str, 
         "next_token": [
             {
                 "has_next_token": is_processing,
-                "has_new_line": is_processing and generation.has_new_line,
+                "has_new_line": is_processing and sequence_text.has_new_line,
                 "n_remain": n_predict - n_decoded if is_processing and n_predict >= 0 else -1,
                 "n_decoded": n_decoded,
             }

@@ -9,7 +9,7 @@ class Timings:
     """When what happened to one sequence: steady-clock microseconds, 0 for "not yet".
 
     The first token counts as prompt time, since it comes from the prompt's logits; rates of
-    generation are over the steps after it.
+    decoding are over the steps after it.
     Source: llama.cpp 0c1e57098, tools/server/server-common.h (server_slot_stats).
     """
 

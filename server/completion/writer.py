@@ -69,10 +69,10 @@ class ChoiceWriter(ABC):
     ping: ClassVar[bytes] = b":\n\n"
     """What keeps a silent stream alive."""
 
-    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: SequenceText) -> None:
+    def __init__(self, facts: ResponseFacts, prompt: Prompt, sequence_text: SequenceText) -> None:
         self.facts = facts
         self.prompt = prompt
-        self.generation = generation
+        self.sequence_text = sequence_text
         self.content: list[str] = []
         self.tokens: list[int] = []
         self.probs: list[dict[str, Any]] = []
@@ -157,10 +157,10 @@ class ChoiceWriter(ABC):
 
     def progress_json(self, event: "TokenEvent") -> dict[str, Any]:
         """llama-server's `prompt_progress`."""
-        generation = self.generation
+        sequence_text = self.sequence_text
         return {
-            "total": generation.timings.n_prompt,
-            "cache": generation.timings.n_cached,
-            "processed": generation.timings.n_processed,
-            "time_ms": (event.t_us - generation.timings.start_us) // 1000,
+            "total": sequence_text.timings.n_prompt,
+            "cache": sequence_text.timings.n_cached,
+            "processed": sequence_text.timings.n_processed,
+            "time_ms": (event.t_us - sequence_text.timings.start_us) // 1000,
         }

@@ -103,14 +103,14 @@ class Metrics:
 
     def observe_choice(self, choice: "Choice") -> None:
         """A completion is over, by itself or not."""
-        generation = choice.generation
-        timings = generation.timings
-        if not generation.is_over:
+        sequence_text = choice.sequence_text
+        timings = sequence_text.timings
+        if not sequence_text.is_over:
             self._cancelled[choice.phase].inc()
-        elif generation.error is not None:
+        elif sequence_text.error is not None:
             self._finished["error"].inc()
         else:
-            self._finished[generation.finish_reason].inc()
+            self._finished[sequence_text.finish_reason].inc()
         if not timings.start_us:
             return
         self.n_prompt += timings.n_processed - timings.n_cached
@@ -119,7 +119,7 @@ class Metrics:
         if timings.n_decoded:
             self.n_predicted += timings.n_decoded
             # The last token is not computed: nothing follows it.
-            n_tokens = generation.n_cells or timings.n_prompt + timings.n_decoded - 1
+            n_tokens = sequence_text.n_cells or timings.n_prompt + timings.n_decoded - 1
             self.n_tokens_max = max(self.n_tokens_max, n_tokens)
             self.prompt_us += timings.first_token_us - timings.start_us
             self.predicted_us += timings.last_token_us - timings.first_token_us

@@ -35,12 +35,12 @@ class MessagesWriter(ChatWriter):
         self,
         facts: ResponseFacts,
         prompt: Prompt,
-        generation: SequenceText,
+        sequence_text: SequenceText,
         *,
         compiled: CompiledChat,
         stops: Sequence[str],
     ) -> None:
-        super().__init__(facts, prompt, generation, compiled=compiled)
+        super().__init__(facts, prompt, sequence_text, compiled=compiled)
         self._stops = stops
         self._n_blocks = 0
         self._open = ""  # what the open block is; a tool call's has its number in it
@@ -169,11 +169,11 @@ class MessagesWriter(ChatWriter):
             return "tool_use", None
         if self.finish_reason == "length":
             return "max_tokens", None
-        word = self.generation.stopping_word
+        word = self.sequence_text.stopping_word
         return ("stop_sequence", word) if word in self._stops else ("end_turn", None)
 
     def _usage(self) -> dict[str, int]:
-        timings = self.generation.timings
+        timings = self.sequence_text.timings
         return {
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": timings.n_cached,

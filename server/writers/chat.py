@@ -34,15 +34,15 @@ class ChatWriter(ChoiceWriter):
         self,
         facts: ResponseFacts,
         prompt: Prompt,
-        generation: SequenceText,
+        sequence_text: SequenceText,
         *,
         compiled: CompiledChat,
     ) -> None:
-        super().__init__(facts, prompt, generation)
+        super().__init__(facts, prompt, sequence_text)
         self.compiled = compiled
         self.parser = compiled.new_parser()
         self._is_finished = False
-        head = b'data: {"choices":[{"finish_reason":null,"index":%d,"delta":{' % generation.index
+        head = b'data: {"choices":[{"finish_reason":null,"index":%d,"delta":{' % sequence_text.index
         self._content_head = head + b'"content":'
         self._reasoning_head = head + b'"reasoning_content":'
         self._tail = b"}}]," + orjson.dumps(self._frame())[1:] + b"\n\n"
@@ -57,7 +57,7 @@ class ChatWriter(ChoiceWriter):
     def token(self, event: "TokenEvent", text: str) -> bytes:
         """One token's events; there are none where no text is final yet."""
         body = self.facts.body
-        shows_timings = self.generation.shows_timings
+        shows_timings = self.sequence_text.shows_timings
         if self.facts.is_plain and not shows_timings:
             return b"".join([self._plain(delta) for delta in self.parser.push(text)])
         if body.n_probs:
@@ -69,7 +69,7 @@ class ChatWriter(ChoiceWriter):
             chunks[-1]["choices"][0]["logprobs"] = {"content": self._late_probs}
             self._late_probs = []
         if body.timings_per_token or shows_timings:
-            chunks[-1]["timings"] = self.generation.timings.to_json()
+            chunks[-1]["timings"] = self.sequence_text.timings.to_json()
         return b"".join(map(sse, chunks))
 
     def template(self) -> FrameTemplate | None:
@@ -90,7 +90,7 @@ class ChatWriter(ChoiceWriter):
         """The prompt's progress."""
         body = self._chunk({"role": "assistant", "content": None})
         if self.facts.body.timings_per_token:
-            body["timings"] = self.generation.timings.to_json()
+            body["timings"] = self.sequence_text.timings.to_json()
         return sse(body | {"prompt_progress": self.progress_json(event)})
 
     def final(self, others: "Sequence[ChoiceWriter] | None") -> bytes:
@@ -104,7 +104,7 @@ class ChatWriter(ChoiceWriter):
         if others is not None and (self.facts.body.stream_options or {}).get("include_usage"):
             frame = self._frame()
             chunks.append({"choices": []} | frame | {"usage": usage(others)})
-        chunks[-1]["timings"] = self.generation.timings.to_json()
+        chunks[-1]["timings"] = self.sequence_text.timings.to_json()
         if self.facts.body.verbose:
             chunks[0]["__verbose"] = self.native_json()
         return b"".join(map(sse, chunks))
@@ -127,7 +127,7 @@ class ChatWriter(ChoiceWriter):
     @property
     def finish_reason(self) -> str:
         """OpenAI's word for the end; call `finish` before."""
-        reason = self.generation.finish_reason
+        reason = self.sequence_text.finish_reason
         return "tool_calls" if reason == "stop" and self.parser.has_tool_calls else reason
 
     @classmethod
@@ -146,12 +146,12 @@ class ChatWriter(ChoiceWriter):
         }
         if facts.body.verbose:
             body["__verbose"] = first.native_json()
-        body["timings"] = first.generation.timings.to_json()
+        body["timings"] = first.sequence_text.timings.to_json()
         return body
 
     def native_json(self) -> dict[str, Any]:
         """The same choice in llama-server's own shape, for `verbose`."""
-        native = NativeWriter(self.facts, self.prompt, self.generation)
+        native = NativeWriter(self.facts, self.prompt, self.sequence_text)
         native.content, native.tokens, native.probs = self.content, self.tokens, self.probs
         return native.whole_json()
 
@@ -161,7 +161,7 @@ class ChatWriter(ChoiceWriter):
         message = self.message()
         choice = {
             "finish_reason": self.finish_reason,
-            "index": self.generation.index,
+            "index": self.sequence_text.index,
             "message": message,
         }
         if self.probs:
@@ -180,7 +180,7 @@ class ChatWriter(ChoiceWriter):
         return FrameTemplate((head, FrameField.TEXT, tail), skips_empty=True, keeps_text=True)
 
     def _chunk(self, delta: dict[str, Any]) -> dict[str, Any]:
-        choice = {"finish_reason": None, "index": self.generation.index, "delta": delta}
+        choice = {"finish_reason": None, "index": self.sequence_text.index, "delta": delta}
         return {"choices": [choice]} | self._frame()
 
     def _frame(self) -> dict[str, Any]:

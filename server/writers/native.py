@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class NativeWriter(ChoiceWriter):
     """One choice of /completion. A native stream has no [DONE]."""
 
-    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: SequenceText) -> None:
-        super().__init__(facts, prompt, generation)
-        self._head = b'data: {"index":%d,"content":' % generation.index
+    def __init__(self, facts: ResponseFacts, prompt: Prompt, sequence_text: SequenceText) -> None:
+        super().__init__(facts, prompt, sequence_text)
+        self._head = b'data: {"index":%d,"content":' % sequence_text.index
         self._tail = b',"tokens":[%%d],"stop":false,"id_slot":-1,"tokens_predicted":%%d,' + (
             b'"tokens_evaluated":%d}\n\n' % len(prompt.tokens)
         )
@@ -42,8 +42,8 @@ class NativeWriter(ChoiceWriter):
 
     def token(self, event: "TokenEvent", text: str) -> bytes:
         """One token's event."""
-        if self.facts.is_plain and not self.generation.shows_timings:
-            tail = self._tail % (event.token, self.generation.timings.n_decoded)
+        if self.facts.is_plain and not self.sequence_text.shows_timings:
+            tail = self._tail % (event.token, self.sequence_text.timings.n_decoded)
             return self._head + orjson.dumps(text) + tail
         return sse(self.token_json(event, text))
 
@@ -58,8 +58,8 @@ class NativeWriter(ChoiceWriter):
     def token_json(self, event: "TokenEvent", text: str) -> dict[str, Any]:
         """One token's event as an object."""
         body = self._partial(text, [event.token])
-        if self.facts.body.timings_per_token or self.generation.shows_timings:
-            body["timings"] = self.generation.timings.to_json()
+        if self.facts.body.timings_per_token or self.sequence_text.shows_timings:
+            body["timings"] = self.sequence_text.timings.to_json()
         if self.facts.body.n_probs:
             body["completion_probabilities"] = [self.probs_of(event)]
         return body
@@ -72,7 +72,7 @@ class NativeWriter(ChoiceWriter):
         """The prompt's progress; llama-server writes a token 0 that means nothing."""
         body = self._partial("", [0])
         if self.facts.body.timings_per_token:
-            body["timings"] = self.generation.timings.to_json()
+            body["timings"] = self.sequence_text.timings.to_json()
         return sse(body | {"prompt_progress": self.progress_json(event)})
 
     def final(self, others: "Sequence[ChoiceWriter] | None") -> bytes:
@@ -88,28 +88,28 @@ class NativeWriter(ChoiceWriter):
 
     def whole_json(self) -> dict[str, Any]:
         """The object of one choice."""
-        facts, generation = self.facts, self.generation
-        timings = generation.timings
+        facts, sequence_text = self.facts, self.sequence_text
+        timings = sequence_text.timings
         if self._known is None:
             self.precompute()
         assert self._known is not None
         settings, prompt = self._known
         body: dict[str, Any] = {
-            "index": generation.index,
+            "index": sequence_text.index,
             "content": "".join(self.content),
             "tokens": self.tokens,
-            "id_slot": generation.slot,
+            "id_slot": sequence_text.slot,
             "stop": True,
             "model": facts.model,
             "tokens_predicted": timings.n_decoded,
             "tokens_evaluated": timings.n_prompt,
             "generation_settings": settings,
             "prompt": prompt,
-            "has_new_line": generation.has_new_line,
-            "truncated": generation.truncated,
-            "stop_type": generation.stop_type,
-            "stopping_word": generation.stopping_word,
-            "tokens_cached": generation.n_cells,
+            "has_new_line": sequence_text.has_new_line,
+            "truncated": sequence_text.truncated,
+            "stop_type": sequence_text.stop_type,
+            "stopping_word": sequence_text.stopping_word,
+            "tokens_cached": sequence_text.n_cells,
             "timings": timings.to_json(),
         }
         if self.probs:
@@ -125,12 +125,12 @@ class NativeWriter(ChoiceWriter):
 
     def _partial(self, text: str, tokens: list[int]) -> dict[str, Any]:
         return {
-            "index": self.generation.index,
+            "index": self.sequence_text.index,
             "content": text,
             "tokens": tokens,
             "stop": False,
             "id_slot": -1,
-            "tokens_predicted": self.generation.timings.n_decoded,
+            "tokens_predicted": self.sequence_text.timings.n_decoded,
             "tokens_evaluated": len(self.prompt.tokens),
         }
 

@@ -25,15 +25,15 @@ class OpenAiWriter(ChoiceWriter):
 
     done: ClassVar[bytes] = b"data: [DONE]\n\n"
 
-    def __init__(self, facts: ResponseFacts, prompt: Prompt, generation: SequenceText) -> None:
-        super().__init__(facts, prompt, generation)
+    def __init__(self, facts: ResponseFacts, prompt: Prompt, sequence_text: SequenceText) -> None:
+        super().__init__(facts, prompt, sequence_text)
         self._head = b'data: {"choices":[{"text":'
         self._tail = (
-            b',"index":%d,"logprobs":null,"finish_reason":null}],' % generation.index
+            b',"index":%d,"logprobs":null,"finish_reason":null}],' % sequence_text.index
             + orjson.dumps(self._frame())[1:]
             + b"\n\n"
         )
-        self._native = NativeWriter(facts, prompt, generation)
+        self._native = NativeWriter(facts, prompt, sequence_text)
         self._legacy: LegacyLogprobs | None = None
         self._echo = ""
         self._parts_left: Iterator[bytes] = iter(())
@@ -67,7 +67,7 @@ class OpenAiWriter(ChoiceWriter):
 
     def token(self, event: "TokenEvent", text: str) -> bytes:
         """One token's event."""
-        shows_timings = self.generation.shows_timings
+        shows_timings = self.sequence_text.shows_timings
         if self.facts.is_plain and not shows_timings:
             return self._head + orjson.dumps(text) + self._tail
         logprobs: dict[str, Any] | None = None
@@ -80,7 +80,7 @@ class OpenAiWriter(ChoiceWriter):
         if self.facts.body.verbose:
             body["__verbose"] = self._native.token_json(event, text)
         if self.facts.body.timings_per_token or shows_timings:
-            body["timings"] = self.generation.timings.to_json()
+            body["timings"] = self.sequence_text.timings.to_json()
         return sse(body)
 
     def template(self) -> FrameTemplate | None:
@@ -97,7 +97,7 @@ class OpenAiWriter(ChoiceWriter):
         """The prompt's progress, in a chunk without text."""
         body = {"choices": [self._choice("", None, None)]} | self._frame()
         if self.facts.body.timings_per_token:
-            body["timings"] = self.generation.timings.to_json()
+            body["timings"] = self.sequence_text.timings.to_json()
         return sse(body | {"prompt_progress": self.progress_json(event)})
 
     def final(self, others: "Sequence[ChoiceWriter] | None") -> bytes:
@@ -106,7 +106,7 @@ class OpenAiWriter(ChoiceWriter):
         Where `include_usage` asks for it the usage has an event without choices, as OpenAI's: some
         clients look for it nowhere else.
         """
-        choices = [self._choice("", None, self.generation.finish_reason)]
+        choices = [self._choice("", None, self.sequence_text.finish_reason)]
         body = self._end(others)
         if "usage" not in body or not (self.facts.body.stream_options or {}).get("include_usage"):
             return sse({"choices": choices} | body)
@@ -142,7 +142,7 @@ class OpenAiWriter(ChoiceWriter):
             self._legacy.finish()
             logprobs = (logprobs or {}) | self._legacy.take()
         text = self._echo + "".join(self.content)
-        return self._choice(text, logprobs, self.generation.finish_reason)
+        return self._choice(text, logprobs, self.sequence_text.finish_reason)
 
     @classmethod
     def respond(cls, writers: "Sequence[OpenAiWriter]") -> Any:
@@ -156,7 +156,7 @@ class OpenAiWriter(ChoiceWriter):
     ) -> dict[str, Any]:
         return {
             "text": text,
-            "index": self.generation.index,
+            "index": self.sequence_text.index,
             "logprobs": logprobs,
             "finish_reason": finish_reason,
         }
@@ -178,7 +178,7 @@ class OpenAiWriter(ChoiceWriter):
         body["id"] = completion_id
         if self.facts.body.verbose:
             body["__verbose"] = self._native_whole()
-        body["timings"] = self.generation.timings.to_json()
+        body["timings"] = self.sequence_text.timings.to_json()
         return body
 
     def _native_whole(self) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def usage(writers: Sequence[ChoiceWriter]) -> dict[str, Any]:
     n_prompt = n_cached = n_decoded = 0
     counted: set[int] = set()
     for writer in writers:
-        timings = writer.generation.timings
+        timings = writer.sequence_text.timings
         n_decoded += timings.n_decoded
         if id(writer.prompt) not in counted:
             counted.add(id(writer.prompt))

@@ -41,12 +41,12 @@ class ResponsesWriter(ChatWriter):
         self,
         facts: ResponseFacts,
         prompt: Prompt,
-        generation: SequenceText,
+        sequence_text: SequenceText,
         *,
         compiled: CompiledChat,
         request: dict[str, Any],
     ) -> None:
-        super().__init__(facts, prompt, generation, compiled=compiled)
+        super().__init__(facts, prompt, sequence_text, compiled=compiled)
         self._request = request
         self._id = "resp_" + facts.completion_id.partition("-")[2]
         self._n_events = 0
@@ -86,7 +86,7 @@ class ResponsesWriter(ChatWriter):
         events = self._begin() or [self._status_event("response.in_progress")]
         events[-1]["prompt_progress"] = self.progress_json(event)
         if self.facts.body.timings_per_token:
-            events[-1]["timings"] = self.generation.timings.to_json()
+            events[-1]["timings"] = self.sequence_text.timings.to_json()
         return b"".join(map(self._frame_of, events))
 
     def final(self, others: "Sequence[ChoiceWriter] | None") -> bytes:
@@ -98,7 +98,7 @@ class ResponsesWriter(ChatWriter):
         del others
         events = self._events(self.finish()) + self._close(self._status)
         response = self._response(self._status, self._output)
-        timings = self.generation.timings.to_json()
+        timings = self.sequence_text.timings.to_json()
         events.append({"type": "response.completed", "response": response, "timings": timings})
         return b"".join(map(self._frame_of, events))
 
@@ -199,7 +199,7 @@ class ResponsesWriter(ChatWriter):
 
     def _with_figures(self, events: list[Event]) -> bytes:
         if events and self.facts.body.timings_per_token:
-            events[-1]["timings"] = self.generation.timings.to_json()
+            events[-1]["timings"] = self.sequence_text.timings.to_json()
         return b"".join(map(self._frame_of, events))
 
     def _frame_of(self, event: Event) -> bytes:
@@ -216,7 +216,7 @@ class ResponsesWriter(ChatWriter):
     def _response(self, status: str, output: Sequence[dict[str, Any]]) -> dict[str, Any]:
         usage = None
         if status != "in_progress":
-            usage = usage_object(self.generation.timings, self._n_reasoning)
+            usage = usage_object(self.sequence_text.timings, self._n_reasoning)
         return response_object(
             self.facts, self._request, self._id, status=status, output=output, usage=usage
         )

@@ -1,4 +1,4 @@
-"""Thoughts that must end, on the demo model: budgets, messages, grammars beside them, control."""
+"""Reasoning that must end, on the demo model: budgets, messages, grammars beside them, control."""
 
 import json
 from collections.abc import Iterator
@@ -47,14 +47,14 @@ def tokens_of(server: Server, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("budget", [0, 1, 5])
-def test_thoughts_end_with_their_budget(thinking: Server, budget: int) -> None:
+def test_reasoning_ends_with_its_budget(thinking: Server, budget: int) -> None:
     message = chat(thinking, max_tokens=40, reasoning_budget_tokens=budget)["choices"][0]["message"]
-    thoughts = message.get("reasoning_content", "")
-    assert len(tokens_of(thinking, thoughts)) <= budget
+    reasoning = message.get("reasoning_content", "")
+    assert len(tokens_of(thinking, reasoning)) <= budget
     assert message["content"]
     free = chat(thinking, max_tokens=40)["choices"][0]["message"]
     assert free["content"] == ""
-    assert len(free["reasoning_content"]) > len(thoughts)
+    assert len(free["reasoning_content"]) > len(reasoning)
 
 
 @pytest.mark.parametrize("budget", [0, 1, 5])
@@ -65,7 +65,7 @@ def test_the_message_comes_before_the_end(thinking: Server, budget: int) -> None
     free = chat(thinking, max_tokens=40)["choices"][0]["message"]["reasoning_content"]
     own = message["reasoning_content"].removesuffix("Enough of this.").rstrip()
     assert free.startswith(own)
-    assert bool(own) == (budget > 1)  # the prompt's line break is a token of the thoughts
+    assert bool(own) == (budget > 1)  # the prompt's line break is a token of the reasoning
     events = thinking.stream("/v1/chat/completions", messages=HELLO, seed=1, max_tokens=40, **asked)
     deltas = [event["choices"][0]["delta"] for event in events if event["choices"]]
     streamed = {
@@ -84,7 +84,7 @@ def test_a_completion_forces_exactly_the_messages_tokens(thinking: Server) -> No
     forced = tokens_of(thinking, " Enough.") + tokens_of(thinking, "</think>")
     assert tokens[:6] == free[:6]
     assert tokens[6 : 6 + len(forced)] == forced
-    # Where nothing opens thoughts nothing ends them.
+    # Where nothing opens reasoning nothing ends them.
     assert thinking.complete(**body, reasoning_budget_tokens=6, **message)["tokens"] == free
 
 
@@ -96,7 +96,7 @@ def test_a_forced_token_that_is_banned_is_an_error(thinking: Server) -> None:
     assert "logit_bias" in response.json()["error"]["message"]
 
 
-def test_a_forced_call_comes_after_the_thoughts(thinking: Server) -> None:
+def test_a_forced_call_comes_after_the_reasoning(thinking: Server) -> None:
     for extra in ({}, {"reasoning_budget_message": "\n\nA call, then."}):
         answer = chat(
             thinking,
@@ -116,7 +116,7 @@ def test_a_forced_call_comes_after_the_thoughts(thinking: Server) -> None:
     "asked",
     [{"response_format": FORMAT}, {"json_schema": SCHEMA}, {"grammar": 'root ::= "{\\"n\\": 4}"'}],
 )
-def test_a_grammar_holds_after_the_thoughts_and_a_budget_ends_them(
+def test_a_grammar_holds_after_the_reasoning_and_a_budget_ends_it(
     thinking: Server, asked: dict[str, Any]
 ) -> None:
     limits = {"reasoning_budget_tokens": 5, "reasoning_budget_message": " {Enough}"}
@@ -141,7 +141,7 @@ def test_each_thought_has_the_command_lines_budget_and_message(may_think: Server
     assert answer["__verbose"]["tokens"][:6] == (start * 2 + end) * 2
 
 
-def test_a_schema_leaves_room_for_thoughts_that_the_model_begins(may_think: Server) -> None:
+def test_a_schema_leaves_room_for_reasoning_that_the_model_begins(may_think: Server) -> None:
     start = tokens_of(may_think, "<think>")
     body = {"max_tokens": 40, "response_format": FORMAT, "temperature": 0}
     likes = chat(may_think, **body, logit_bias=[[start[0], 100]])["choices"][0]["message"]
@@ -179,7 +179,7 @@ def test_gpt_oss_writes_a_schemas_json_on_its_channel() -> None:
         assert call["__verbose"]["content"].startswith("<|channel|>")
 
 
-def test_a_lazy_grammar_begins_with_the_end_of_the_thoughts(may_think: Server) -> None:
+def test_a_lazy_grammar_begins_with_the_end_of_the_reasoning(may_think: Server) -> None:
     start, end = tokens_of(may_think, "<think>")[0], tokens_of(may_think, "</think>")[0]
     lazy = {
         "grammar": f'root ::= <[{end}]> "{{\\"n\\": 4}}"',
@@ -192,11 +192,11 @@ def test_a_lazy_grammar_begins_with_the_end_of_the_thoughts(may_think: Server) -
     assert answer["stop_type"] == "eos"
 
 
-def test_control_ends_the_thoughts_of_a_running_stream(thinking: Server) -> None:
+def test_control_ends_the_reasoning_of_a_running_stream(thinking: Server) -> None:
     body = {"messages": HELLO, "seed": 1, "max_tokens": 3500, "stream": True, "ignore_eos": True}
     body |= {"reasoning_control": True, "reasoning_budget_message": " Fine."}
     path = "/v1/chat/completions/control"
-    thoughts, content, told = "", "", None
+    reasoning, content, told = "", "", None
     with thinking.client.stream("POST", "/v1/chat/completions", json=body) as response:
         for line in response.iter_lines():
             if not line.startswith("data: {"):
@@ -206,13 +206,13 @@ def test_control_ends_the_thoughts_of_a_running_stream(thinking: Server) -> None
                 word = {"id": event["id"], "action": "reasoning_end"}
                 told = thinking.post(path, word)
             delta = event["choices"][0]["delta"]
-            thoughts += delta.get("reasoning_content") or ""
+            reasoning += delta.get("reasoning_content") or ""
             content += delta.get("content") or ""
             if len(content) > 20:
                 break
     assert told is not None
     assert (told.status_code, told.json()) == (200, {"success": True})
-    assert thoughts.endswith("Fine.")
+    assert reasoning.endswith("Fine.")
     thinking.until(lambda: not thinking.post(path, word).json()["success"])
     gone = {"success": False, "message": "no active completion for this id"}
     assert thinking.post(path, word).json() == gone

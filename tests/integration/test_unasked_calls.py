@@ -161,7 +161,7 @@ async def verdicts(engine: Engine, answer: AnswerSyntax, text: str) -> list[bool
     return free
 
 
-async def test_no_call_begins_within_thoughts(engine: Engine, renderer: Renderer) -> None:
+async def test_no_call_begins_within_reasoning(engine: Engine, renderer: Renderer) -> None:
     answer = await answer_syntax(engine, renderer, "Qwen-Qwen3-0.6B")
     call = '<tool_call>\n{"name": "noop"'
     assert all(await verdicts(engine, answer, f"<think>a {call} b</think> c"))

@@ -87,7 +87,7 @@ class Compared:
 
 
 def tag_bias(rng: random.Random, n_vocab: int) -> list[list[float]]:
-    """Biases that make the model begin and end thoughts now and then."""
+    """Biases that make the model begin and end reasoning now and then."""
     kind = rng.randrange(4)
     if kind == 0:
         return []
@@ -195,23 +195,23 @@ def comparable(text: str | None) -> str:
 
 
 def streamed_texts(body: str) -> tuple[str, str]:
-    """Thoughts and text of a stream of any of the APIs."""
-    thoughts, text = "", ""
+    """Reasoning and text of a stream of any of the APIs."""
+    reasoning, text = "", ""
     for line in body.splitlines():
         if not line.startswith("data: {"):
             continue
         event = orjson.loads(line[6:])
         for choice in event.get("choices", []):
-            thoughts += choice["delta"].get("reasoning_content") or ""
+            reasoning += choice["delta"].get("reasoning_content") or ""
             text += choice["delta"].get("content") or ""
         delta, kind = event.get("delta"), event.get("type", "")
         if isinstance(delta, dict):
-            thoughts += delta.get("thinking") or ""
+            reasoning += delta.get("thinking") or ""
             text += delta.get("text") or ""
         elif kind in ("response.reasoning_text.delta", "response.output_text.delta"):
-            thoughts += delta if "reasoning" in kind else ""
+            reasoning += delta if "reasoning" in kind else ""
             text += delta if "output" in kind else ""
-    return thoughts, text
+    return reasoning, text
 
 
 def run(pair: Pair, cases: Iterator[Case], begun: tuple[int, int] = (0, 0)) -> list[Compared]:

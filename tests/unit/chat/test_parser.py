@@ -258,7 +258,7 @@ def test_an_answer_is_read(
 
 
 # What llama-server answers where a grammar forces the text, with the template of Qwen 3 (which has
-# line breaks after its tags) and of DeepSeek V3.1 (none, and the prompt opens the thoughts).
+# line breaks after its tags) and of DeepSeek V3.1 (none, and the prompt opens the reasoning).
 SPACES = AnswerSyntax(THINK, spacing=("\n", "\n\n"))
 NO_SPACES = AnswerSyntax(THINK, opens_reasoning=True, spacing=("", ""))
 ENDED = AnswerSyntax(THINK, ends_reasoning=True, spacing=("\n", "\n\n"))
@@ -284,7 +284,7 @@ SPACED: list[tuple[AnswerSyntax, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("syntax", "text", "content", "reasoning"), SPACED)
-def test_white_space_around_thoughts_is_llama_servers(
+def test_white_space_around_reasoning_is_llama_servers(
     syntax: AnswerSyntax, text: str, content: str, reasoning: str
 ) -> None:
     for pieces in ([text], list(text)):

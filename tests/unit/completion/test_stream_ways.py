@@ -28,7 +28,7 @@ _THINKS: Final = {
     "chat_template": "{% for m in messages %}{{ m.content }}<think>a</think>{% endfor %}"
     "{% if add_generation_prompt %}<think>\n{% endif %}"
 }
-_THOUGHTS: Final = b"hm, hm</think>\n\n" + _TEXT
+_REASONING: Final = b"hm, hm</think>\n\n" + _TEXT
 _CALLS: Final = {
     "chat_template": "{% if tools %}{{ tools | tojson }}{% endif %}"
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}"
@@ -96,7 +96,7 @@ KINDS: Final = {
         b"one STO two STOP three",
     ),
     "reasoning": Kind(
-        "/v1/chat/completions", _CHAT, '"reasoning_content":"h"', _THOUGHTS, settings=_THINKS
+        "/v1/chat/completions", _CHAT, '"reasoning_content":"h"', _REASONING, settings=_THINKS
     ),
     "tools": Kind(
         "/v1/chat/completions", _CHAT | _TOOLS, '"tool_calls":[', _CALL, settings=_CALLS
@@ -105,7 +105,7 @@ KINDS: Final = {
         "/v1/chat/completions",
         _CHAT | {"n": 2},
         '"reasoning_content":"h"',
-        _THOUGHTS,
+        _REASONING,
         n=2,
         settings=_THINKS,
     ),
@@ -119,7 +119,7 @@ KINDS: Final = {
     ),
     "messages": Kind("/v1/messages", _CHAT, "event: message_stop"),
     "messages, thinking": Kind(
-        "/v1/messages", _CHAT, "thinking_delta", _THOUGHTS, settings=_THINKS
+        "/v1/messages", _CHAT, "thinking_delta", _REASONING, settings=_THINKS
     ),
     "messages, tools": Kind(
         "/v1/messages",
@@ -133,7 +133,7 @@ KINDS: Final = {
         "/v1/responses",
         {"input": "Hi"},
         "response.reasoning_text.delta",
-        _THOUGHTS,
+        _REASONING,
         settings=_THINKS,
     ),
     "responses, tools": Kind(

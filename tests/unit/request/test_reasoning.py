@@ -1,4 +1,4 @@
-"""When thoughts must end: from a request's fields to the engine's tokens."""
+"""When reasoning must end: from a request's fields to the engine's tokens."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ async def test_a_completion_names_its_tags() -> None:
     assert (budget.ends, budget.n_tokens) == ((tokens("</t>"),), -1)
 
 
-async def test_nothing_watches_thoughts_that_nothing_ends() -> None:
+async def test_nothing_watches_reasoning_that_nothing_ends() -> None:
     assert await budget_of("/completion", TAGS | {"prompt": "a"}) is None
     chat = {"messages": HELLO, "reasoning_budget_message": "enough"}
     assert await budget_of("/v1/chat/completions", chat, chat_template=OPENED) is None
@@ -69,7 +69,7 @@ async def test_a_budget_without_tags_is_refused_where_no_template_has_them(
         body = tags | {"prompt": "a", field: value}
         request = await post(make_app(FakeEngine()), "/completion", body).done()
         assert (request.status, request.json["error"]["param"]) == (400, field)
-    # A chat's template may have none: then there are no thoughts to end.
+    # A chat's template may have none: then there is no reasoning to end.
     plain = {"messages": HELLO, "reasoning_budget_tokens": 0, "reasoning_control": True}
     assert await budget_of("/v1/chat/completions", plain | tags) is None
 
@@ -93,7 +93,7 @@ async def test_a_chats_template_names_the_tags() -> None:
     assert budget.prompt == tokens("<think>I")
 
 
-async def test_thoughts_that_the_prompt_has_ended_are_content_where_none_are_told_apart() -> None:
+async def test_reasoning_that_the_prompt_has_ended_is_content_where_none_is_told_apart() -> None:
     engine = FakeEngine(n_ctx=1024)
     engine.answer = b"Hi"
     closed = OPENED.replace("<think>\n{% endif", "<think>\n\n</think>\n\n{% endif")
@@ -122,7 +122,7 @@ async def test_the_command_line_has_defaults_that_a_request_replaces() -> None:
     assert await budget_of("/completion", {"prompt": "a"}, **settings) is None
 
 
-async def test_a_lazy_grammar_does_not_see_thoughts() -> None:
+async def test_a_lazy_grammar_does_not_see_reasoning() -> None:
     lazy = {
         "prompt": "a",
         "grammar": 'root ::= "a"',
@@ -177,7 +177,7 @@ def test_tags_in_a_chat_without_a_templates_are_the_clients() -> None:
         ("deepseek-ai-DeepSeek-V4", ("</think>", "<\uff5cDSML\uff5ctool_calls>")),
     ],
 )
-def test_what_else_ends_thoughts_is_the_templates(template: str, ends: tuple[str, ...]) -> None:
+def test_what_else_ends_reasoning_is_the_templates(template: str, ends: tuple[str, ...]) -> None:
     source = (llama_source() / "models" / "templates" / f"{template}.jinja").read_text()
     tags = ReasoningTags("<think>", "</think>", "<think>", "</think>")
     assert reasoning_ends(source, tags) == ends

@@ -312,7 +312,7 @@ async def test_control_knows_who_is_running() -> None:
         assert (request.status, request.json["error"]["param"]) == (400, param)
 
 
-async def test_control_ends_the_thoughts_of_a_running_completion_that_allows_it() -> None:
+async def test_control_ends_the_reasoning_of_a_running_completion_that_allows_it() -> None:
     engine = FakeEngine()
     app = make_app(engine, chat_template="{{ messages[0].content }}<think>a</think><think>")
     path = "/v1/chat/completions/control"

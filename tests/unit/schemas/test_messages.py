@@ -31,7 +31,7 @@ def test_system_blocks_are_one_message_without_the_changing_stamp() -> None:
     assert chat(system="cch=a5145;")["messages"][0]["content"] == "cch=a5145;"
 
 
-def test_a_turn_with_thoughts_text_and_a_call_and_its_results() -> None:
+def test_a_turn_with_reasoning_text_and_a_call_and_its_results() -> None:
     messages = [
         {
             "role": "assistant",

@@ -77,7 +77,7 @@ struct Drawing {
   Sampler sampler{kVocab, 64};
 };
 
-TEST(a_grammar_that_sees_thoughts_is_told_every_token) {
+TEST(a_grammar_that_sees_reasoning_is_told_every_token) {
   Drawing drawing(false);
   for (const TokenId likely : {kThink, 11, 12}) CHECK_EQ(drawing.draw(likely).token, likely);
   CHECK_EQ(drawing.draw(13).token, 7);  // forced, whatever is likely
@@ -88,7 +88,7 @@ TEST(a_grammar_that_sees_thoughts_is_told_every_token) {
   CHECK(drawing.all_told() == (std::vector<TokenId>{kThink, 11, 12, 7, kDone, 20, masked}));
 }
 
-TEST(a_suspended_grammar_is_told_the_end_of_the_thoughts_alone) {
+TEST(a_suspended_grammar_is_told_the_end_of_the_reasoning_alone) {
   Drawing drawing(true);
   CHECK_EQ(drawing.draw(9).token, 9);
   for (const TokenId likely : {kThink, 11, 12}) CHECK_EQ(drawing.draw(likely).token, likely);

@@ -98,7 +98,7 @@ TEST(a_token_is_a_trigger_wherever_it_stands) {
   CHECK(run(plan({{.token = kB, .word = "", .inside = false}}), {kB}) == (Begun{0, "", {}}));
 }
 
-TEST(thoughts_have_no_triggers) {
+TEST(reasoning_has_no_triggers) {
   const auto waited = plan({kWord, {.token = kB}}, kReasoning);
   CHECK(run(waited, {kOpen, kThink, kClose, kMark, kB}) == Begun{});
   CHECK(run(waited, {kOpen, kThink, kClose, kMark, kEnd, kThink, kClose, kA, kMark}) ==

@@ -1,4 +1,4 @@
-// ReasoningBudget: what counts, what is forced, and what ends or begins thoughts.
+// ReasoningBudget: what counts, what is forced, and what ends or begins reasoning.
 #include "request/reasoning_budget.h"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ Tokens forced_run(ReasoningBudget& budget) {
   return run;
 }
 
-TEST(thoughts_of_as_many_tokens_as_allowed_then_the_end_is_forced) {
+TEST(reasoning_of_as_many_tokens_as_allowed_then_the_end_is_forced) {
   ReasoningBudget budget(plan(3, {1, 2}), pieces());
   accept(budget, {5, 10, 5});  // half a tag is none
   CHECK(budget.state() == State::kIdle);
@@ -159,7 +159,7 @@ TEST(what_the_prompt_has_begun_counts_but_is_never_what_is_forced) {
   accept(closed, {5, 5});
 }
 
-TEST(thoughts_are_ended_from_outside_only_while_they_last) {
+TEST(reasoning_is_ended_from_outside_only_while_it_lasts) {
   ReasoningBudget budget(plan(-1, {1}), pieces());
   budget.end_reasoning();
   accept(budget, {5});  // asked too early: forgotten
@@ -192,7 +192,7 @@ TEST(another_thread_may_ask) {
   CHECK(forced_run(budget) == kEnd);
 }
 
-TEST(a_grammar_that_does_not_see_thoughts_is_suspended_during_them) {
+TEST(a_grammar_that_does_not_see_reasoning_is_suspended_during_it) {
   CompiledBudget suspending = plan(2);
   suspending.suspends_mask = true;
   ReasoningBudget budget(suspending, pieces());
