@@ -106,7 +106,7 @@ TEST(reasoning_has_no_triggers) {
   // The tag's end and the word in one token.
   CHECK(run(waited, {kOpen, kThink, kClose, kEnd, kThink, kCloseOpen, kCall, kClose}) ==
         (Begun{7, "<", {kCall, kClose}}));
-  // Thoughts may come again.
+  // Reasoning may come again.
   CHECK(run(waited, {kEnd, kThink, kClose, kOpen, kThink, kClose, kMark}) == Begun{});
   QuietSpan open = kReasoning;
   open.is_open = true;
