@@ -111,12 +111,6 @@ bool SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const Reque
   if (!seating.state) return false;
   if (store == nullptr) return true;
   KeptState& state = *seating.state;
-  const bool is_parked = state.ticket != CellStore::kNoTicket;
-  if (is_parked && store->is_lent(state.ticket)) {  // no two slots share cells: they might move
-    cache_.put(std::move(state));
-    seating.state.reset();
-    return false;
-  }
   stepper.forget(slot);
   slot.is_throwaway = false;
   slot.lora_scales = state.lora_scales;
@@ -124,7 +118,9 @@ bool SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const Reque
   seating.n_wanted = static_cast<std::int32_t>(
       spec.n_cache_reuse > 0 ? state.tokens.size()
                              : common_prefix_length(state.tokens, spec.prompt));
-  if (!is_parked) return true;
+  const bool is_parked = state.ticket != CellStore::kNoTicket;
+  // No two slots share cells, since they might move: what is lent comes back as a copy.
+  if (!is_parked || store->is_lent(state.ticket)) return true;
   store->give_back(std::exchange(state.ticket, CellStore::kNoTicket), slot, state.tokens);
   dispose(store, state);
   seating.state.reset();

@@ -62,9 +62,10 @@ class SlotKeeper {
     RequestId id = 0;
     Takeover takeover;
     std::int32_t lender = CellStore::kNoTicket;  // has what the slot held, until that is lent
-    std::optional<KeptState> state;              // what comes back
-    std::size_t n_restored = 0;                  // parts of it
-    std::int32_t n_wanted = 0;                   // tokens of it
+    // What comes back. Where it has a ticket it is copied first: it shares cells with another slot.
+    std::optional<KeptState> state;
+    std::size_t n_restored = 0;  // parts of it
+    std::int32_t n_wanted = 0;   // tokens of it
     bool is_ready = false;
   };
 
@@ -85,11 +86,16 @@ class SlotKeeper {
 
   // slot_keeper_turns.cpp. These return false where there was nothing to do.
   bool advance(CellStore& store, std::span<const Slot> slots, Seating& seating);
+  bool restore_next(CellStore& store, std::span<const Slot> slots, Seating& seating);
   // The slot's cells become those that the request reuses, as far as that is bookkeeping alone.
   bool enter(CellStore& store, Seating& seating);
   bool copy_next(CellStore& store);
+  // Of what comes back.
+  bool copy_next(CellStore& store, KeptState& state);
   // The next part of `state`; false: it has to be given up.
   bool copy_part(CellStore& store, KeptState& state);
+  // Of those that nobody waits for, and of those that come back.
+  [[nodiscard]] bool is_copying() const noexcept;
   // Whether the request's cells are free, or never will be.
   [[nodiscard]] bool has_room(const CellStore& store, std::span<const Slot> slots,
                               const Seating& seating) noexcept;
@@ -106,6 +112,8 @@ class SlotKeeper {
   // False: there is none.
   bool drop_unfinished(CellStore& store) noexcept;
   void dispose(CellStore* store, KeptState& state) noexcept;
+  // What was taken from the cache is there again, unless some of it is lost.
+  void put_back(CellStore* store, KeptState& state) noexcept;
   void dispose_dropped(CellStore* store) noexcept;
   void count() noexcept;
 

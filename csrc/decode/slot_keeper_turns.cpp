@@ -71,21 +71,34 @@ void SlotKeeper::end_turn() noexcept {
 bool SlotKeeper::advance(CellStore& store, std::span<const Slot> slots, Seating& seating) {
   if (seating.is_ready) return false;
   if (enter(store, seating)) return true;
-  if (!has_room(store, slots, seating)) return false;
-  Slot& slot = *seating.slot;
-  if (!seating.state || seating.n_restored == seating.state->parts.size() ||
-      slot.n_cells() >= seating.n_wanted) {
-    if (seating.state) dispose(&store, *seating.state);
+  if (seating.state && seating.slot->n_cells() >= seating.n_wanted) {
+    dispose(&store, *seating.state);
     seating.state.reset();
-    seating.is_ready = true;
-    return false;
   }
-  const StatePart& part = seating.state->parts[seating.n_restored++];
-  const auto tokens = std::span<const TokenId>(seating.state->tokens)
-                          .subspan(static_cast<std::size_t>(slot.n_cells()),
-                                   static_cast<std::size_t>(part.n_cells));
-  if (!fits(store, slots, part.n_cells) || !store.restore_part(slot, tokens, part.bytes())) {
-    seating.n_restored = seating.state->parts.size();  // the rest is computed
+  if (!has_room(store, slots, seating)) return seating.state && copy_next(store, *seating.state);
+  if (seating.state) return restore_next(store, slots, seating);
+  seating.is_ready = true;
+  return false;
+}
+
+bool SlotKeeper::restore_next(CellStore& store, std::span<const Slot> slots, Seating& seating) {
+  Slot& slot = *seating.slot;
+  KeptState& state = *seating.state;
+  if (seating.n_restored == state.parts.size() && copy_next(store, state)) return true;
+  bool is_restored = false;
+  if (seating.n_restored < state.parts.size()) {
+    const StatePart& part = state.parts[seating.n_restored];
+    const auto tokens = std::span<const TokenId>(state.tokens)
+                            .subspan(static_cast<std::size_t>(slot.n_cells()),
+                                     static_cast<std::size_t>(part.n_cells));
+    const bool has_cells = fits(store, slots, part.n_cells);
+    if (!has_cells && copy_next(store, state)) return true;  // whose own cells are free then
+    is_restored = has_cells && store.restore_part(slot, tokens, part.bytes());
+  }
+  if (is_restored) {
+    ++seating.n_restored;
+  } else {
+    seating.n_wanted = slot.n_cells();  // the rest is computed
   }
   return true;
 }
@@ -117,7 +130,7 @@ bool SlotKeeper::enter(CellStore& store, Seating& seating) {
 
 bool SlotKeeper::has_room(const CellStore& store, std::span<const Slot> slots,
                           const Seating& seating) noexcept {
-  if (!cache_.has_unfinished()) return true;
+  if (!is_copying()) return true;
   const RequestSpec& spec = *seating.slot->spec;
   if (spec.n_cache_reuse > 0) return false;  // its cells may move: what is parked of them first
   // One part's worth, which takes less than a millisecond, and low cells are free.
@@ -145,29 +158,46 @@ bool SlotKeeper::copy_next(CellStore& store) {
     pool_.tidy();
     return true;
   }
-  try {
-    if (copy_part(store, *state)) return true;
-  } catch (const std::bad_alloc&) {  // the prompt will be computed anew, that is all
+  if (!copy_part(store, *state)) {
+    store.unpark(state->ticket);
+    drop_lost(store);
+  } else if (state->is_copied()) {
+    store.unpark(state->ticket);
+    cache_.finish(*state);
   }
-  store.unpark(state->ticket);
-  drop_lost(store);
+  return true;
+}
+
+bool SlotKeeper::copy_next(CellStore& store, KeptState& state) {
+  if (state.ticket == CellStore::kNoTicket) return false;
+  const bool is_lost = !store.holds(state.ticket) || !copy_part(store, state);
+  if (is_lost) counters_.n_cache_lost.add(1);
+  if (is_lost || state.is_copied()) {
+    store.unpark(std::exchange(state.ticket, CellStore::kNoTicket));
+  }
   return true;
 }
 
 bool SlotKeeper::copy_part(CellStore& store, KeptState& state) {
   const auto n_all = static_cast<std::int32_t>(state.tokens.size());
   const std::int32_t n = std::min(n_part_, n_all - state.n_copied);
-  StatePart part = pool_.take(store.part_bytes(n), n);
-  const std::int64_t begin_us = steady_us();
-  if (!store.copy_part(state.ticket, state.n_copied, n, part.bytes())) return false;
-  if (n == n_part_) adapt(store, steady_us() - begin_us);
-  state.parts.push_back(std::move(part));
-  state.n_copied += n;
-  if (state.n_copied == n_all) {
-    store.unpark(state.ticket);
-    cache_.finish(state);
+  try {
+    StatePart part = pool_.take(store.part_bytes(n), n);
+    const std::int64_t begin_us = steady_us();
+    if (!store.copy_part(state.ticket, state.n_copied, n, part.bytes())) return false;
+    if (n == n_part_) adapt(store, steady_us() - begin_us);
+    state.parts.push_back(std::move(part));
+  } catch (const std::bad_alloc&) {  // the prompt will be computed anew, that is all
+    return false;
   }
+  state.n_copied += n;
   return true;
+}
+
+bool SlotKeeper::is_copying() const noexcept {
+  return cache_.has_unfinished() || std::ranges::any_of(seatings_, [](const Seating& seating) {
+           return seating.state && seating.state->ticket != CellStore::kNoTicket;
+         });
 }
 
 void SlotKeeper::adapt(const CellStore& store, std::int64_t part_us) noexcept {
@@ -191,10 +221,7 @@ void SlotKeeper::drop_stale(Stepper& stepper) {
     }
     if (it->state) {
       stepper.forget(*it->slot);  // what came back would hide the rest
-      try {
-        cache_.put(std::move(*it->state));
-      } catch (const std::bad_alloc&) {  // then it goes
-      }
+      put_back(stepper.cell_store(), *it->state);
     }
     it = seatings_.erase(it);
   }
@@ -220,6 +247,10 @@ void SlotKeeper::give_up(Stepper& stepper) noexcept {
   CellStore* store = stepper.cell_store();
   while (store != nullptr && drop_unfinished(*store)) {
   }
+  for (Seating& seating : seatings_) {
+    if (store == nullptr || !seating.state) continue;
+    store->unpark(std::exchange(seating.state->ticket, CellStore::kNoTicket));
+  }
   is_swept_ = store == nullptr;
   count();
 }
@@ -228,6 +259,16 @@ void SlotKeeper::dispose(CellStore* store, KeptState& state) noexcept {
   if (store != nullptr && state.ticket != CellStore::kNoTicket) store->unpark(state.ticket);
   for (StatePart& part : state.parts) pool_.put(std::move(part));
   state.parts.clear();
+}
+
+void SlotKeeper::put_back(CellStore* store, KeptState& state) noexcept {
+  try {
+    if (state.ticket != CellStore::kNoTicket || state.is_copied()) {
+      return cache_.put(std::move(state));
+    }
+  } catch (const std::bad_alloc&) {  // then it goes
+  }
+  dispose(store, state);
 }
 
 void SlotKeeper::dispose_dropped(CellStore* store) noexcept {

@@ -64,7 +64,7 @@ class CellStore {
   // The ticket's cells of these tokens, kBookCells at most, become the slot's too. They follow
   // those that it holds.
   virtual void lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) = 0;
-  // Some of the ticket's cells are a slot's too.
+  // Some of the ticket's cells are a slot's too: lent, or lent and handed on.
   [[nodiscard]] virtual bool is_lent(std::int32_t ticket) const noexcept = 0;
   // All cells of the ticket, which is not lent and ends here, become those of a slot that holds
   // none.

@@ -32,6 +32,11 @@ struct KeptState {
   std::int32_t n_copied = 0;       // cells of all parts
   // Where the cells are meanwhile; kNoTicket: all have been copied.
   std::int32_t ticket = CellStore::kNoTicket;
+
+  // All of it is in its parts.
+  [[nodiscard]] bool is_copied() const noexcept {
+    return static_cast<std::size_t>(n_copied) == tokens.size();
+  }
 };
 
 }  // namespace unpaced

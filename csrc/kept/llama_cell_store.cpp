@@ -21,7 +21,9 @@ std::int32_t LlamaCellStore::n_sequences(const llama_model* model, std::int32_t 
 }
 
 LlamaCellStore::LlamaCellStore(llama_context* context, std::int32_t n_slots)
-    : context_(context), part_(static_cast<llama_seq_id>(llama_n_seq_max(context)) - 1) {
+    : context_(context),
+      part_(static_cast<llama_seq_id>(llama_n_seq_max(context)) - 1),
+      slot_families_(static_cast<std::size_t>(n_slots), kNoFamily) {
   for (llama_seq_id sequence = part_ - 1; sequence >= n_slots; --sequence) {
     free_.push_back(sequence);
   }
@@ -38,7 +40,10 @@ LlamaCellStore::Held* LlamaCellStore::find(std::int32_t ticket) noexcept {
 }
 
 void LlamaCellStore::exchange(Slot& slot, std::int32_t ticket) noexcept {
-  held_.push_back({.sequence = slot.sequence, .ticket = ticket, .n = slot.n_cells()});
+  held_.push_back({.sequence = slot.sequence,
+                   .ticket = ticket,
+                   .n = slot.n_cells(),
+                   .family = std::exchange(family_of(slot), kNoFamily)});
   slot.sequence = free_.back();
   free_.pop_back();
   slot.cells.clear();
@@ -76,6 +81,7 @@ void LlamaCellStore::unpark_all() noexcept {
 void LlamaCellStore::lose_all() noexcept {
   for (const Held& held : held_) free_.push_back(held.sequence);
   held_.clear();
+  std::ranges::fill(slot_families_, kNoFamily);
 }
 
 std::int32_t LlamaCellStore::n_cells() const noexcept {
@@ -128,6 +134,7 @@ void LlamaCellStore::discard(Slot& slot) noexcept {
   if (slot.n_cells() > kBookCells && !free_.empty()) return exchange(slot, kNoTicket);
   llama_memory_seq_rm(memory(), slot.sequence, -1, -1);
   slot.cells.clear();
+  family_of(slot) = kNoFamily;
 }
 
 void LlamaCellStore::cut(Slot& slot, std::int32_t n_keep) noexcept {
@@ -166,12 +173,19 @@ void LlamaCellStore::lend(std::int32_t ticket, Slot& slot, std::span<const Token
   const std::int32_t first = slot.n_cells();
   slot.cells.insert(slot.cells.end(), tokens.begin(), tokens.end());
   llama_memory_seq_cp(memory(), held.sequence, slot.sequence, first, slot.n_cells());
-  held.is_lent = true;
+  if (held.family == kNoFamily) held.family = held.ticket;  // a number that no other one has
+  family_of(slot) = held.family;
+}
+
+bool LlamaCellStore::is_lent(std::int32_t ticket) const noexcept {
+  const std::int32_t family = find(ticket)->family;
+  return family != kNoFamily && std::ranges::count(slot_families_, family) > 0;
 }
 
 void LlamaCellStore::give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) {
   slot.cells.assign(tokens.begin(), tokens.end());
   Held& held = *find(ticket);
+  family_of(slot) = held.family;
   free_.push_back(std::exchange(slot.sequence, held.sequence));
   held_.erase(held_.begin() + (&held - held_.data()));
 }

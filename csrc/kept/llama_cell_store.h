@@ -52,9 +52,7 @@ class LlamaCellStore final : public CellStore {
   [[nodiscard]] bool restore_part(Slot& slot, std::span<const TokenId> tokens,
                                   std::span<const std::byte> part) override;
   void lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override;
-  [[nodiscard]] bool is_lent(std::int32_t ticket) const noexcept override {
-    return find(ticket)->is_lent;
-  }
+  [[nodiscard]] bool is_lent(std::int32_t ticket) const noexcept override;
   void give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override;
   void discard(Slot& slot) noexcept override;
   void cut(Slot& slot, std::int32_t n_keep) noexcept override;
@@ -66,15 +64,21 @@ class LlamaCellStore final : public CellStore {
     llama_seq_id sequence;
     std::int32_t ticket;  // kNoTicket: its cells are nobody's
     std::int32_t n;       // cells
+    std::int32_t family = kNoFamily;
     std::int32_t n_swept = 0;
-    bool is_lent = false;
   };
+  // Sequences that may have cells in common are of one family, slots' and held ones. No two slots
+  // are.
+  static constexpr std::int32_t kNoFamily = -1;
 
   [[nodiscard]] const Held* find(std::int32_t ticket) const noexcept;
   [[nodiscard]] Held* find(std::int32_t ticket) noexcept;
   // The slot's sequence is held from now on, and it gets another one. The caller knows that there
   // is one.
   void exchange(Slot& slot, std::int32_t ticket) noexcept;
+  [[nodiscard]] std::int32_t& family_of(const Slot& slot) noexcept {
+    return slot_families_[static_cast<std::size_t>(slot.id)];
+  }
   // Its cells are free, its sequence is for the next one.
   void release(Held& held) noexcept;
   [[nodiscard]] llama_memory_t memory() const noexcept { return llama_get_memory(context_); }
@@ -83,8 +87,9 @@ class LlamaCellStore final : public CellStore {
   // What part of a sequence is copied, or restored, is a sequence for that long: llama.h copies
   // whole ones.
   const llama_seq_id part_;
-  std::vector<Held> held_;          // the oldest first
-  std::vector<llama_seq_id> free_;  // sequences without cells
+  std::vector<Held> held_;                   // the oldest first
+  std::vector<llama_seq_id> free_;           // sequences without cells
+  std::vector<std::int32_t> slot_families_;  // by slot id
   std::int32_t next_ticket_ = 0;
   std::size_t cell_bytes_ = 0;  // 0: not measured yet
   std::size_t head_bytes_ = 0;  // of a part, beside its cells

@@ -77,8 +77,14 @@ async def test_a_saved_slot_is_the_hosts(tmp_path: Path) -> None:
     assert results["ahead"][0] == results["host"][0]
 
 
-async def kept_and_brought_back(loop: Loop, folder: Path) -> tuple[bytes, bytes]:
-    """The slot's state before another prompt took it over, and after it came back."""
+async def kept_and_brought_back(
+    loop: Loop, folder: Path, *, is_at_once: bool
+) -> tuple[bytes, bytes]:
+    """The slot's state before another prompt took it over, and after it came back.
+
+    is_at_once: before its copy has begun, or while it is under way. The prompts share their first
+    token.
+    """
     async with running_engine(loop, n_ctx=4096, cache_bytes_max=-1) as engine:
         # All within the first window of cells: every step has the same shape.
         first = await engine.tokenize(TEXTS[0])
@@ -87,21 +93,29 @@ async def kept_and_brought_back(loop: Loop, folder: Path) -> tuple[bytes, bytes]
         tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
         await engine.slots.save(0, folder, "before")
         other = await engine.tokenize(TEXTS[1])
-        await events_of(engine, SequenceRequest(prompt=other, sampling=GREEDY, max_tokens=60))
         again = [*first, *tokens[:-1]]
-        events = await events_of(
-            engine, SequenceRequest(prompt=again, sampling=GREEDY, max_tokens=0)
-        )
+        requests = [
+            SequenceRequest(prompt=other, sampling=GREEDY, max_tokens=1 if is_at_once else 60),
+            SequenceRequest(prompt=again, sampling=GREEDY, max_tokens=0),
+        ]
+        if is_at_once:
+            both = await asyncio.gather(*(events_of(engine, request) for request in requests))
+        else:
+            both = [await events_of(engine, request) for request in requests]
+        assert both[0][0].n_cached == 1
+        events = both[1]
         assert events[0].n_cached == len(again) - 1
         await engine.slots.save(0, folder, "after")
         assert engine.stats().n_cache_states == 1
         assert engine.stats().cache_us > 0
+        assert engine.stats().n_cache_lost == 0
     return (folder / "before").read_bytes(), (folder / "after").read_bytes()
 
 
+@pytest.mark.parametrize("is_at_once", [False, True])
 @pytest.mark.parametrize("loop", ["host", "device"])
-async def test_a_prompt_comes_back_from_host_memory_as_it_was(loop: Loop, tmp_path: Path) -> None:
-    before, after = await kept_and_brought_back(loop, tmp_path)
+async def test_a_prompt_comes_back_as_it_was(loop: Loop, is_at_once: bool, tmp_path: Path) -> None:
+    before, after = await kept_and_brought_back(loop, tmp_path, is_at_once=is_at_once)
     assert after == before
 
 

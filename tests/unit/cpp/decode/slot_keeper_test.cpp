@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -41,6 +40,7 @@ class TokenStore final : public CellStore {
   std::int32_t sequence_of(std::int32_t ticket) const noexcept override { return ticket; }
   std::int32_t park(Slot& slot) override {
     if (is_full()) return kNoTicket;
+    families[next] = std::exchange(family_of(slot), kNoTicket);
     parked[next] = std::move(slot.cells);
     slot.cells.clear();
     return next++;
@@ -75,20 +75,26 @@ class TokenStore final : public CellStore {
     REQUIRE(slot.cells.size() + tokens.size() <= held.size());
     CHECK(std::equal(tokens.begin(), tokens.end(), held.begin() + slot.n_cells()));
     slot.cells.insert(slot.cells.end(), tokens.begin(), tokens.end());
-    lent.insert(ticket);
+    if (families.at(ticket) == kNoTicket) families[ticket] = ticket;
+    family_of(slot) = families.at(ticket);
     ++n_book_calls;
   }
-  bool is_lent(std::int32_t ticket) const noexcept override { return lent.contains(ticket); }
+  bool is_lent(std::int32_t ticket) const noexcept override {
+    const std::int32_t family = families.at(ticket);
+    return family != kNoTicket && std::ranges::count(slot_families, family) > 0;
+  }
   void give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override {
     CHECK(!is_lent(ticket));
     CHECK(slot.cells.empty());
     CHECK(std::ranges::equal(parked.at(ticket), tokens));
     slot.cells.assign(tokens.begin(), tokens.end());
+    family_of(slot) = families.at(ticket);
     parked.erase(ticket);
   }
   void discard(Slot& slot) noexcept override {
     leave(slot.cells.size());
     slot.cells.clear();
+    family_of(slot) = kNoTicket;
   }
   void cut(Slot& slot, std::int32_t n_keep) noexcept override {
     CHECK(n_keep < slot.n_cells());
@@ -104,6 +110,9 @@ class TokenStore final : public CellStore {
   std::int64_t take_waited_us() noexcept override { return std::exchange(waited_us, 0); }
   bool prefers_low_cells() const noexcept override { return is_on_cpu; }
 
+  std::int32_t& family_of(const Slot& slot) {
+    return slot_families.at(static_cast<std::size_t>(slot.id));
+  }
   void leave(std::size_t n) noexcept { n_left += static_cast<std::int32_t>(n); }
 
   std::int32_t n_all = 4096;
@@ -112,7 +121,9 @@ class TokenStore final : public CellStore {
   std::chrono::microseconds cell_time{0};
   bool fails = false;
   std::map<std::int32_t, std::vector<TokenId>> parked;
-  std::set<std::int32_t> lent;
+  // As LlamaCellStore has them: by ticket, by slot.
+  std::map<std::int32_t, std::int32_t> families;
+  std::vector<std::int32_t> slot_families = std::vector<std::int32_t>(4, kNoTicket);
   std::int32_t next = 0;
   std::int32_t n_left = 0;  // cells that are nobody's
   std::int32_t n_book_calls = 0;
@@ -195,7 +206,8 @@ TEST(a_request_begins_before_what_it_displaced_is_copied) {
   CHECK_EQ(seats.counters.n_cache_states.get(), 1U);
   CHECK_EQ(seats.counters.n_cache_bytes.get(), 400U);
   seats.finish_work();
-  CHECK(store.n_copied >= 60);  // slow cells: parts of one or two
+  // Slow cells: parts of one or two, a few more where the machine was busy. Eight if they grew.
+  CHECK(store.n_copied >= 25);
   CHECK(store.parked.empty());
   CHECK(seats.counters.cache_turn_us_max.get() >= 2000);
   CHECK(seats.counters.cache_us.get() >= 200'000);
@@ -479,26 +491,147 @@ TEST(a_turn_is_no_longer_for_the_step_before_it) {
   CHECK(seats.counters.cache_turn_us_max.get() < 1'000'000);
 }
 
+// --- prompts that share their beginning --------------------------------------------------------
+
+std::vector<TokenId> prompt_that_shares(std::int32_t n_shared, std::int32_t n_own) {
+  std::vector<TokenId> prompt = prompt_of(n_shared);
+  const std::vector<TokenId> own = prompt_of(n_own, 5000);
+  prompt.insert(prompt.end(), own.begin(), own.end());
+  return prompt;
+}
+
 // What another request's prompt shares cells with stays where it is: a slot's cells may move.
-TEST(a_prompt_whose_cells_are_lent_does_not_come_back_before_it_is_copied) {
+TEST(a_prompt_whose_cells_are_lent_comes_back_as_a_copy) {
+  for (const std::int32_t n_shared : {1, 100}) {
+    Seats seats(2);
+    TokenStore& store = seats.stepper.store;
+    store.part_time = std::chrono::milliseconds(2);
+    seats.end(0, prompt_of(300));
+    RequestSpec first = spec_of(prompt_that_shares(n_shared, 50));
+    seats.submit(0, first);
+    CHECK(seats.turn(0));
+    CHECK_EQ(seats.slots[0].n_cells(), n_shared);
+    RequestSpec again = spec_of(prompt_of(310));
+    seats.submit(1, again);
+    CHECK_EQ(store.parked.size(), 1U);
+    CHECK(!seats.turn(1));
+    const std::int32_t n_copied_at_first = store.n_copied;
+    while (!seats.turn(1)) {
+    }
+    CHECK_EQ(seats.slots[1].n_cells(), 300);
+    CHECK(store.n_copied > n_copied_at_first);  // part by part
+    CHECK_EQ(store.n_restored, store.n_copied);
+    CHECK(store.parked.empty());
+    seats.finish_work();
+    CHECK_EQ(seats.counters.n_cache_states.get(), 0U);
+    CHECK_EQ(seats.counters.n_cache_lost.get(), 0U);
+  }
+}
+
+// Nobody but the store has cells of what a single slot held before: it lends and gets them back.
+TEST(a_prompt_whose_cells_its_own_slot_had_lent_comes_back_at_once) {
+  Seats seats(1);
+  TokenStore& store = seats.stepper.store;
+  store.part_time = std::chrono::milliseconds(2);
+  seats.end(0, prompt_of(300));
+  RequestSpec first = spec_of(prompt_that_shares(1, 50));
+  seats.submit(0, first);
+  CHECK(seats.turn(0));
+  seats.end(0, first.prompt);
+  RequestSpec again = spec_of(prompt_of(300));
+  seats.submit(0, again);
+  CHECK(seats.turn(0));
+  CHECK_EQ(seats.slots[0].n_cells(), 300);
+  CHECK_EQ(store.n_restored, 0);
+  // And the other one, whose first cell the slot now has.
+  seats.end(0, again.prompt);
+  RequestSpec other = spec_of(first.prompt);
+  seats.submit(0, other);
+  CHECK(seats.turn(0));
+  CHECK_EQ(seats.slots[0].n_cells(), 51);
+  seats.finish_work();
+  CHECK_EQ(seats.counters.n_cache_states.get(), 1U);
+  CHECK_EQ(seats.counters.n_cache_lost.get(), 0U);
+}
+
+// The copy under way and what comes back do not fit beside one another.
+TEST(where_cells_are_short_what_is_lent_is_copied_first) {
+  Seats seats(2);
+  TokenStore& store = seats.stepper.store;
+  store.n_all = 450;
+  store.part_time = std::chrono::milliseconds(2);
+  seats.end(0, prompt_of(300));
+  RequestSpec first = spec_of(prompt_that_shares(1, 50));
+  seats.submit(0, first);
+  CHECK(seats.turn(0));
+  RequestSpec again = spec_of(prompt_of(300));
+  seats.submit(1, again);
+  while (!seats.turn(1)) {
+    CHECK(store.n_restored == 0 || store.parked.empty());
+  }
+  CHECK_EQ(seats.slots[1].n_cells(), 300);
+}
+
+TEST(what_is_lost_of_a_prompt_that_comes_back_is_computed) {
   Seats seats(2);
   TokenStore& store = seats.stepper.store;
   store.part_time = std::chrono::milliseconds(2);
   seats.end(0, prompt_of(300));
-  std::vector<TokenId> prompt = prompt_of(100);
-  prompt.push_back(1);
-  RequestSpec first = spec_of(prompt);
+  RequestSpec first = spec_of(prompt_that_shares(1, 50));
   seats.submit(0, first);
   CHECK(seats.turn(0));
-  CHECK_EQ(seats.slots[0].n_cells(), 100);
-  RequestSpec again = spec_of(prompt_of(310));
+  RequestSpec again = spec_of(prompt_of(300));
   seats.submit(1, again);
-  CHECK_EQ(seats.slots[1].n_cells(), 0);
-  CHECK_EQ(store.parked.size(), 1U);
+  for (std::int32_t i = 0; i < 8; ++i) CHECK(!seats.turn(1));
+  store.parked.clear();  // a running request needed its cells
   while (!seats.turn(1)) {
   }
+  CHECK(seats.slots[1].n_cells() > 0);
+  CHECK(seats.slots[1].n_cells() < 300);
+  CHECK_EQ(seats.counters.n_cache_lost.get(), 1U);
+  CHECK_EQ(seats.counters.n_cache_states.get(), 0U);
+}
+
+TEST(a_request_that_ends_while_its_prompt_is_copied_leaves_it_in_the_cache) {
+  Seats seats(2);
+  TokenStore& store = seats.stepper.store;
+  store.part_time = std::chrono::milliseconds(2);
+  seats.end(0, prompt_of(300));
+  RequestSpec first = spec_of(prompt_that_shares(1, 50));
+  seats.submit(0, first);
+  CHECK(seats.turn(0));
+  RequestSpec cancelled = spec_of(prompt_of(300));
+  seats.submit(1, cancelled);
+  for (std::int32_t i = 0; i < 4; ++i) CHECK(!seats.turn(1));
+  seats.end(1, seats.slots[1].cells);
   seats.finish_work();
+  CHECK(seats.slots[1].cells.empty());
+  CHECK(store.parked.empty());
   CHECK_EQ(seats.counters.n_cache_states.get(), 1U);
+  RequestSpec again = spec_of(prompt_of(300));
+  seats.submit(1, again);
+  while (!seats.turn(1)) {
+  }
+  CHECK_EQ(seats.slots[1].n_cells(), 300);
+}
+
+// What failed is not brought back in part for whole.
+TEST(copies_of_what_comes_back_are_given_up_after_an_error) {
+  Seats seats(2);
+  TokenStore& store = seats.stepper.store;
+  store.part_time = std::chrono::milliseconds(2);
+  seats.end(0, prompt_of(300));
+  RequestSpec first = spec_of(prompt_that_shares(1, 50));
+  seats.submit(0, first);
+  CHECK(seats.turn(0));
+  RequestSpec again = spec_of(prompt_of(300));
+  seats.submit(1, again);
+  for (std::int32_t i = 0; i < 4; ++i) CHECK(!seats.turn(1));
+  seats.keeper.give_up(seats.stepper);
+  seats.end(1, {});
+  seats.finish_work();
+  CHECK(store.parked.empty());
+  CHECK_EQ(seats.counters.n_cache_states.get(), 0U);
 }
 
 }  // namespace

@@ -39,6 +39,13 @@ std::int32_t n_cached(ModelEngine& engine, RequestId id) {
   return engine.front.events(id).front().prompt.n_cached;
 }
 
+SlotState copy(ModelEngine& engine) {
+  SlotAction action{.slot = 0};
+  REQUIRE(engine.front.submit(action));
+  REQUIRE(engine.front.run_until([&] { return engine.front.finished(action.id); }));
+  return std::move(action.state);
+}
+
 // One slot, whose prompts take turns: each comes back as it was.
 TEST(prompts_come_back_bit_for_bit) {
   for (const std::int32_t n_slots : {1, 3}) {
@@ -60,13 +67,6 @@ TEST(prompts_come_back_bit_for_bit) {
     }
     CHECK_EQ(engine.front.thread().counters().n_cache_lost.get(), 0U);
   }
-}
-
-SlotState copy(ModelEngine& engine) {
-  SlotAction action{.slot = 0};
-  REQUIRE(engine.front.submit(action));
-  REQUIRE(engine.front.run_until([&] { return engine.front.finished(action.id); }));
-  return std::move(action.state);
 }
 
 // Every byte, with V as rows and, without flash attention, as columns.
@@ -108,6 +108,60 @@ TEST(prompts_come_back_beside_a_stream) {
   }
   REQUIRE(engine.front.run_until_finished(stream));
   CHECK_EQ(engine.front.tokens(stream).size(), 300U);
+}
+
+// As nearly all prompts do, the first tokens of the others are its own: what was displaced has lent
+// them, and is not copied yet when it comes back.
+TEST(prompts_that_share_their_beginning_come_back_before_they_are_copied) {
+  for (const std::int32_t n_slots : {1, 3}) {
+    for (const std::int32_t n_shared : {1, 60}) {
+      ModelEngine engine(config_of(n_slots, 4096));
+      const std::vector<TokenId> prompt = engine.prompt(900, 10);
+      std::vector<TokenId> other(prompt.begin(), prompt.begin() + n_shared);
+      other.resize(static_cast<std::size_t>(n_shared) + 20, engine.prompt(1, 1000).front());
+      run(engine, prompt, 5, 0);
+      const SlotState before = copy(engine);
+      auto spec = engine.greedy(other, 1);
+      spec->id_slot = 0;
+      auto again = engine.greedy(before.tokens, 0);
+      again->id_slot = 0;
+      // No turn of copies between them.
+      const RequestId first = engine.front.submit(std::move(spec));
+      const RequestId second = engine.front.submit(std::move(again));
+      REQUIRE(engine.front.run_until_finished(second));
+      CHECK_EQ(n_cached(engine, first), n_shared);
+      CHECK_EQ(n_cached(engine, second), 903);
+      const SlotState after = copy(engine);
+      CHECK(after.tokens == before.tokens);
+      CHECK(std::ranges::equal(after.bytes(), before.bytes()));
+      CHECK_EQ(n_cached(engine, run(engine, other, 1, 0)), n_shared + 19);
+      CHECK_EQ(engine.front.thread().counters().n_cache_lost.get(), 0U);
+    }
+  }
+}
+
+// What has been lent to a stream comes back as a copy.
+TEST(a_prompt_comes_back_while_a_stream_has_some_of_its_cells) {
+  ModelEngine engine(config_of(3, 4096));
+  const std::vector<TokenId> prompt = engine.prompt(900, 10);
+  std::vector<TokenId> other(prompt.begin(), prompt.begin() + 60);
+  other.resize(80, engine.prompt(1, 1000).front());
+  run(engine, prompt, 12, 0);
+  const RequestId alone = run(engine, prompt, 12, 0);
+  auto spec = engine.greedy(other, 200);
+  spec->id_slot = 0;
+  const RequestId stream = engine.front.submit(std::move(spec));
+  REQUIRE(engine.front.run_until([&] { return !engine.front.events(stream).empty(); }));
+  const RequestId again = run(engine, prompt, 12);
+  CHECK_EQ(n_cached(engine, again), 899);
+  CHECK(!engine.front.finished(stream));
+  REQUIRE(engine.front.run_until_finished(stream));
+  CHECK_EQ(engine.front.tokens(stream).size(), 200U);
+  // Its last token is computed alone once more: what it reuses is bit for bit what it was.
+  const RequestId alone_again = run(engine, prompt, 12);
+  CHECK_EQ(n_cached(engine, alone_again), 899);
+  CHECK(engine.front.tokens(alone_again) == engine.front.tokens(alone));
+  CHECK_EQ(engine.front.thread().counters().n_cache_lost.get(), 0U);
 }
 
 // Where the prompts together are more than all cells, who comes waits for the copies.
