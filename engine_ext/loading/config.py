@@ -26,6 +26,7 @@ class EngineConfig:
     `n_batch` is kept for llama-server's sake: a step never computes more than `n_ubatch` tokens, so
     that cancel is seen.
     `n_threads` -1: one a physical core this process may use. `n_threads_batch` -1: as `n_threads`.
+    Of either there are no more than cores (`placement.place`).
     `n_gpu_layers` -1 or -2: all where the build is for a GPU; 0: none, and a GPU build runs without
     one.
     `decode_loop`: who runs the token loop. "device": the GPU; "ahead": the GPU samples, the host
@@ -41,9 +42,8 @@ class EngineConfig:
     a grammar may take; `grammar_wait_s`: how long it may wait before.
     `poll`: how long ggml's workers spin for work before they sleep, 0 to 100.
     `pin`: the decode thread and each of ggml's workers stay on a core of their own, the front end
-    off the decode thread's; nothing is pinned where there are more threads than cores, and on a
-    single core. `decode_core` None: the last one. `strict_cpu`: ggml's workers stay on a core each
-    even so.
+    off the decode thread's; nothing is pinned on a single core. `decode_core` None: the last one.
+    `strict_cpu`: ggml's workers stay on a core each even so.
     """
 
     model_path: Path

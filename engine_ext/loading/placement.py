@@ -11,6 +11,7 @@ class Placement:
 
     `worker_cores` has a list for each of ggml's workers; all other threads are the front end's.
     Unless `is_pinned`, the decode thread and the front end are where the process was put.
+    `n_threads_asked`: the most that was asked for, of which there may be fewer (`place`).
     """
 
     is_pinned: bool
@@ -19,10 +20,20 @@ class Placement:
     front_end_cores: list[int]
     n_threads: int
     n_threads_batch: int
+    n_threads_asked: int
+
+    @property
+    def has_fewer_threads(self) -> bool:
+        """Whether threads that were asked for have no core."""
+        return self.n_threads_asked > max(self.n_threads, self.n_threads_batch)
 
 
 def place(config: EngineConfig, physical_cores: list[list[int]]) -> Placement:
     """Decide from the cores of the process's affinity mask, the hyper-threads of each together.
+
+    There are never more threads than cores: ggml's threads wait for one another by spinning at each
+    operation of a graph, and where two share a core each of these waits takes the kernel's turn, so
+    that three threads on two cores need a second for a token of the smallest model.
 
     Raises: ValueError if `decode_core` is not one of them.
     """
@@ -30,15 +41,12 @@ def place(config: EngineConfig, physical_cores: list[list[int]]) -> Placement:
     if config.decode_core is not None and config.decode_core not in cores:
         raise ValueError(f"decode_core: this process may not run on core {config.decode_core}")
     # The front end takes microseconds of a token: a core of its own would be a core lost.
-    n_threads = config.n_threads if config.n_threads > 0 else len(physical_cores)
-    n_threads_batch = config.n_threads_batch
-    if n_threads_batch <= 0:
-        n_threads_batch = n_threads
+    asked = config.n_threads if config.n_threads > 0 else len(physical_cores)
+    asked_batch = config.n_threads_batch if config.n_threads_batch > 0 else asked
+    n_threads, n_threads_batch = min(asked, len(cores)), min(asked_batch, len(cores))
     n_workers = max(n_threads, n_threads_batch) - 1
-    # ggml puts threads on memory nodes itself; and threads that wait for one another must not be
-    # held on cores that they share.
-    is_ours = config.options.numa is None
-    is_pinned = is_ours and config.pin and n_workers < len(cores) > 1
+    is_ours = config.options.numa is None  # else ggml puts threads on memory nodes
+    is_pinned = is_ours and config.pin and len(cores) > 1
     decode_cores, front_end_cores = cores, cores
     if is_pinned:
         decode_cores = [config.decode_core if config.decode_core is not None else cores[-1]]
@@ -55,6 +63,7 @@ def place(config: EngineConfig, physical_cores: list[list[int]]) -> Placement:
         front_end_cores=front_end_cores,
         n_threads=n_threads,
         n_threads_batch=n_threads_batch,
+        n_threads_asked=max(asked, asked_batch),
     )
 
 
@@ -64,7 +73,7 @@ def _one_each(physical_cores: list[list[int]], taken: list[int], n: int) -> list
     depth = max(len(group) for group in groups)
     in_turn = [group[i] for i in range(depth) for group in groups if i < len(group)]
     order = [core for core in in_turn if core not in taken]
-    return [order[i % len(order)] for i in range(n)]
+    return order[:n]
 
 
 def _left_over(physical_cores: list[list[int]], decode: list[int], workers: list[int]) -> list[int]:

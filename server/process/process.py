@@ -23,7 +23,13 @@ from server.http.wire.listener import Listeners
 from server.process.app import create_app
 from server.process.engine_watch import ENGINE_LOST, EngineWatch
 from server.process.logs import LogFileError, configure_logs
-from server.process.start_report import LoadProgress, curl_line, tell_loop, tell_memory
+from server.process.start_report import (
+    LoadProgress,
+    curl_line,
+    tell_loop,
+    tell_memory,
+    tell_threads,
+)
 from server.process.uvicorn_server import GRACEFUL_S, TICK_S, UvicornServer
 from server.request.model_host import ModelHost
 from server.settings import Settings
@@ -133,6 +139,7 @@ class ServerProcess:
         if has_gpu:
             tell_loop(self._log, decode_loop)
         tell_memory(self._log, decode_loop, self._engine.stats().n_window_graphs)
+        tell_threads(self._log, placement)
         self._log.info(
             "ready",
             model=self._host.names.first,

@@ -10,6 +10,7 @@ from typing import Any, Final
 import structlog
 
 from engine_ext import DecodeLoop
+from engine_ext.loading.placement import Placement
 from server.settings import Settings
 
 _MIB: Final = 1024 * 1024
@@ -92,6 +93,17 @@ def tell_memory(log: structlog.stdlib.BoundLogger, loop: DecodeLoop, n_window_gr
         window_graphs=n_window_graphs,
         elsewhere=list(loop.elsewhere),
     )
+
+
+def tell_threads(log: structlog.stdlib.BoundLogger, placement: Placement) -> None:
+    """A line where there are fewer threads than somebody asked for."""
+    if placement.has_fewer_threads:
+        log.warning(
+            "no more threads than cores: threads that share one wait for one another",
+            asked=placement.n_threads_asked,
+            threads=placement.n_threads,
+            threads_batch=placement.n_threads_batch,
+        )
 
 
 def memory_by_kind(memory_bytes: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:

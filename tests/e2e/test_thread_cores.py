@@ -30,6 +30,9 @@ FLAGS = (
     "--no-pin -t 2 -tb 2 --cpu-strict 1",
     f"-Cr {LAST}",
     f"-C {1 << CORES[-1]:x} --no-pin",
+    f"-t {2 * len(CORES)}",
+    f"-t 1 -tb {2 * len(CORES)} --no-pin",
+    f"-t 2 -Cr {LAST}",
 )
 
 
@@ -100,6 +103,15 @@ def test_the_defaults_have_a_thread_for_every_core() -> None:
     assert facts["is_pinned"] == (len(CORES) > 1)
     used = [*facts["cores"]["decode"], *(core for (core,) in facts["cores"]["workers"])]
     assert len(used) == facts["n_threads"] <= len(CORES)
+
+
+def test_more_threads_than_cores_are_as_many_as_cores_and_no_slower() -> None:
+    with serving("-c", "64", "-t", str(2 * len(CORES))) as server:
+        facts = server.client.get("/props").json()["unpaced"]
+        assert facts["n_threads"] == facts["n_threads_batch"] == len(CORES)
+        # Where threads shared cores a token took a second: a hundred waits of a kernel's turn each.
+        assert server.complete(prompt="a b c", n_predict=20)["timings"]["predicted_ms"] < 5000
+        assert "no more threads than cores" in server.log.read_text()
 
 
 def test_the_front_end_takes_short_turns_and_leaves_its_helpers_as_they_are() -> None:
