@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from engine_ext._native import Histogram as Histogram
     from engine_ext._native import TokenEvent as TokenEvent
     from engine_ext._native import TokenFrames as TokenFrames
+    from engine_ext._native import give_back_heap as give_back_heap
     from engine_ext._native import json_shape as json_shape
     from engine_ext.base.build_info import BuildInfo as BuildInfo
     from engine_ext.base.build_info import read_build_info as read_build_info
@@ -120,6 +121,7 @@ _HOMES = {
     "cpu_library": "loading.memory_plan",
     "client_key": "threads.client",
     "format_chat": "engine.builtin_template",
+    "give_back_heap": "_native",
     "json_shape": "_native",
     "list_devices": "loading.memory_plan",
     "plan_memory": "loading.memory_plan",

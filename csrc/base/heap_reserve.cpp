@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -11,10 +12,14 @@ namespace unpaced {
 void reserve_heap(std::size_t n_bytes) {
   // Below the mmap threshold, so that the blocks come from the arena.
   constexpr std::size_t kBlockBytes = 32UL << 10U;
-  // Freed memory at the arena's top would be given back at once.
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  // The reserve is free memory at its arena's top, and would be given back at once. The threshold
+  // is all arenas': twice the reserve is kept at each one's top, more is not.
+  constexpr std::size_t kMostInt = std::numeric_limits<int>::max();
+  mallopt(M_TRIM_THRESHOLD, static_cast<int>(std::min(2 * n_bytes, kMostInt)));
   std::vector<std::unique_ptr<std::byte[]>> blocks(n_bytes / kBlockBytes);
   for (auto& block : blocks) block = std::make_unique<std::byte[]>(kBlockBytes);
 }
+
+void give_back_heap() noexcept { malloc_trim(0); }
 
 }  // namespace unpaced

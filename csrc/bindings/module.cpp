@@ -11,6 +11,7 @@
 
 #include "backend/cpu_backend.h"
 #include "base/cpu_affinity.h"
+#include "base/heap_reserve.h"
 #include "base/json_shape.h"
 #include "base/time_slice.h"
 #include "bindings/python.h"
@@ -109,6 +110,7 @@ NB_MODULE(_native, m) {
       "shorten_time_slice",
       [](std::int64_t ns) { return shorten_time_slice(std::chrono::nanoseconds(ns)); },
       "nanoseconds"_a);
+  m.def("give_back_heap", &give_back_heap, nb::call_guard<nb::gil_scoped_release>());
   m.def(
       "ggml_type_name",
       [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);

@@ -20,6 +20,7 @@ std::atomic<HoldAbort> hold_abort{nullptr};
 std::atomic<void*> abort_owner{nullptr};
 std::atomic<int> abort_status{0};
 std::atomic_flag has_aborted;
+std::atomic_flag has_lost_page;
 thread_local bool is_aborting = false;
 
 constexpr std::chrono::milliseconds kFlushLimit{1000};
@@ -78,13 +79,19 @@ void on_abort(const char* message) { end_process("in llama.cpp", message); }
   std::abort();
 }
 
-// Async-signal-safe. Returning repeats the access, with the default action in place.
-void on_lost_page(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  if (info->si_code != BUS_ADRERR) return;
-  write_last_words(
-      "unpaced: fatal: a part of a file in memory is gone: the model file was shortened or its "
-      "disk failed while it was in use (SIGBUS). Replace a model by renaming another over it, or "
-      "start with --no-mmap.\n");
+// Async-signal-safe. Returning repeats the access: with the default action in place it ends the
+// process, so nothing puts that in place before the sentence is out. Several threads compute on the
+// same lost page at once: the others come here again and again until then.
+void on_lost_page(int signal, siginfo_t* info, void* /*context*/) {
+  if (has_lost_page.test_and_set()) return;
+  if (info->si_code == BUS_ADRERR) {
+    write_last_words(
+        "unpaced: fatal: a part of a file in memory is gone: the model file was shortened or its "
+        "disk failed while it was in use (SIGBUS). Replace a model by renaming another over it, or "
+        "start with --no-mmap.\n");
+  }
+  ::signal(signal, SIG_DFL);
+  if (info->si_code <= 0) ::raise(signal);  // somebody sent it: no access will repeat it
 }
 
 }  // namespace
@@ -109,7 +116,7 @@ void set_abort_context(const AbortContext& context, void* owner) noexcept {
 void explain_lost_pages() noexcept {
   struct sigaction action = {};
   action.sa_sigaction = on_lost_page;
-  action.sa_flags = SA_SIGINFO | SA_RESETHAND;  // the second time it ends the process
+  action.sa_flags = SA_SIGINFO;
   ::sigaction(SIGBUS, &action, nullptr);
 }
 

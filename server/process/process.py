@@ -15,13 +15,14 @@ import structlog
 import uvloop
 from starlette.applications import Starlette
 
-from engine_ext import Engine, LogTarget, NativeLog, read_build_info
+from engine_ext import Engine, LogTarget, NativeLog, give_back_heap, read_build_info
 from server.completion.admission import Admission
 from server.http.errors import unavailable
 from server.http.gate import Gate, Phase
 from server.http.wire.listener import Listeners
 from server.process.app import create_app
 from server.process.engine_watch import ENGINE_LOST, EngineWatch
+from server.process.heap_watch import HeapWatch
 from server.process.logs import LogFileError, configure_logs
 from server.process.start_report import (
     LoadProgress,
@@ -63,9 +64,10 @@ class ServerProcess:
         self._admission: Admission = self._app.state.completions.admission
         self._app.state.metrics.count_dropped_log = lambda: self._native_log.n_dropped
         self._server = UvicornServer(self._app, settings)
-        self._server.on_second = self._look_after_engine
+        self._server.on_second = self._look_each_second
         self._server.on_refused = partial(self._app.state.metrics.rejected, "connections")
         self._watch = EngineWatch(settings.stall_timeout, TICK_S)
+        self._heap = HeapWatch(give_back_heap)
         self._signal_count = 0
         self._background: set[asyncio.Task[None]] = set()
         self._load_error: Exception | None = None
@@ -221,6 +223,11 @@ class ServerProcess:
             admission.refuse_waiting(unavailable("the server is stopping"))
             await self._host.engine.stop()
         self._server.end()
+
+    def _look_each_second(self) -> None:
+        if self._gate.phase is Phase.READY:
+            self._heap.look()
+        self._look_after_engine()
 
     # -- end without the engine -----------------------------------------------------------------
 

@@ -185,11 +185,20 @@ def test_few_descriptors_refuse_clients_and_recover() -> None:
     assert len(err.splitlines()) < 100
 
 
-def test_a_model_file_that_becomes_shorter_gets_a_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flags", "n_bytes"),
+    [
+        pytest.param("-t 1 --no-repack", 4096, id="one thread finds out"),
+        pytest.param("-t 2", 1_000_000, id="two threads find out at once"),
+    ],
+)
+def test_a_model_file_that_becomes_shorter_gets_a_sentence(
+    tmp_path: Path, flags: str, n_bytes: int
+) -> None:
     model = tmp_path / "model.gguf"
     model.write_bytes(DEMO_MODEL.read_bytes())
-    with serving("-m", str(model), "-t", "1", "-np", "1", "--no-repack") as server:
-        os.truncate(model, 4096)
+    with serving("-m", str(model), "-np", "1", "--mmap", *flags.split()) as server:
+        os.truncate(model, n_bytes)
         with server.open_request("/completion", **STREAM) as stream:
             read_all(stream)
         server.process.wait(20)
