@@ -5,6 +5,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,10 @@ def test_a_unix_socket_too(tmp_path: Path) -> None:
         assert server.until(lambda: server.metric(RUNNING) == 0) < 20
 
 
+def has_cut_off(server: Server, n_clients: int) -> bool:
+    return server.log.read_text().count("that does not read") == n_clients
+
+
 def test_answers_that_nobody_reads_are_dropped() -> None:
     with serving("-t", "1", "-np", "1", "--timeout", "1") as server:
         memory = Memory(server.process.pid)
@@ -159,7 +164,7 @@ def test_answers_that_nobody_reads_are_dropped() -> None:
             for connection in connections:
                 connection.sendall(request_of("/tokenize", {"content": BIG, "with_pieces": True}))
             cut_off = n_before + len(connections)
-            server.until(lambda: server.log.read_text().count("that does not read") == cut_off)
+            server.until(partial(has_cut_off, server, cut_off))
             for connection in connections:
                 read_all(connection)
                 connection.close()
