@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from engine_ext.loading.model_options import Numa as Numa
     from engine_ext.loading.model_options import RopeScaling as RopeScaling
     from engine_ext.loading.model_options import SplitMode as SplitMode
+    from engine_ext.loading.placement import Placement as Placement
     from engine_ext.sequence.events import EventKind as EventKind
     from engine_ext.sequence.events import FinishReason as FinishReason
     from engine_ext.sequence.grammar import Grammar as Grammar
@@ -103,6 +104,7 @@ _HOMES = {
     "ModelOptions": "loading.model_options",
     "NativeLog": "base.native_log",
     "Numa": "loading.model_options",
+    "Placement": "loading.placement",
     "RANDOM_SEED": "sequence.sampling_params",
     "ReasoningBudget": "sequence.reasoning_budget",
     "RopeScaling": "loading.model_options",

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import structlog
 
-from engine_ext import DecodeLoop
-from engine_ext.loading.placement import Placement
+from engine_ext import DecodeLoop, Placement
 from server.settings import Settings
 
 _MIB: Final = 1024 * 1024

@@ -222,6 +222,7 @@ class FakeEngine:
             front_end_cores=[0],
             n_threads=1,
             n_threads_batch=2,
+            n_threads_asked=2,
         )
         self.token_pieces = [bytes([i]) for i in range(256)] + [b"", b""]
         self.token_pieces_special = [bytes([i]) for i in range(256)] + [b"</s>", b"<s>"]
