@@ -105,12 +105,13 @@ def test_the_defaults_have_a_thread_for_every_core() -> None:
     assert len(used) == facts["n_threads"] <= len(CORES)
 
 
-def test_more_threads_than_cores_are_as_many_as_cores_and_no_slower() -> None:
+def test_more_threads_than_cores_are_as_many_as_cores_and_said_to_be() -> None:
+    # Where threads shared cores a token took a second: a hundred waits, a kernel's turn each.
     with serving("-c", "64", "-t", str(2 * len(CORES))) as server:
         facts = server.client.get("/props").json()["unpaced"]
         assert facts["n_threads"] == facts["n_threads_batch"] == len(CORES)
-        # Where threads shared cores a token took a second: a hundred waits of a kernel's turn each.
-        assert server.complete(prompt="a b c", n_predict=20)["timings"]["predicted_ms"] < 5000
+        workers = [where for name, where in threads_of(server) if name == "ggml"]
+        assert len(workers) == len(CORES) - 1
         assert "no more threads than cores" in server.log.read_text()
 
 
