@@ -29,7 +29,7 @@ PROFILE = os.environ.get("UNPACED_IMAGE_PROFILE", "cpu-portable")
 BASE = "localhost/unpaced-test-base"
 IMAGE = os.environ.get("UNPACED_IMAGE") or f"localhost/unpaced-test:{PROFILE}"
 # Slower than overlay, but it needs nothing of the kernel.
-_STORAGE = {"STORAGE_DRIVER": os.environ.get("STORAGE_DRIVER", "vfs")}
+_STORAGE = ("--storage-driver", os.environ.get("STORAGE_DRIVER", "vfs"))
 _CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
@@ -41,22 +41,25 @@ def why_not() -> str:
     return "" if os.geteuid() == 0 else "needs root: debootstrap does"
 
 
+def with_storage(program: str, *arguments: str) -> list[str]:
+    """Both programs have one place for images: they do not heed the same variables and files."""
+    return [program, *_STORAGE, *arguments]
+
+
 def tool(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Runs buildah or podman; its standard output is text.
 
     Raises: subprocess.CalledProcessError.
     """
     given = {"check": True, "text": True, "stdout": subprocess.PIPE} | options
-    return subprocess.run(list(command), env=os.environ | _STORAGE, **given)
+    return subprocess.run(with_storage(*command), **given)
 
 
 def build_image() -> None:
     """As `docker build` would, unless UNPACED_IMAGE names one. Minutes."""
     if "UNPACED_IMAGE" in os.environ:
         return
-    if subprocess.run(
-        ["buildah", "inspect", BASE], env=os.environ | _STORAGE, capture_output=True
-    ).returncode:
+    if subprocess.run(with_storage("buildah", "inspect", BASE), capture_output=True).returncode:
         _make_base()
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as pip_conf:
         pip_conf.write(_pip_conf())
