@@ -8,6 +8,7 @@
 
 namespace {
 
+using unpaced::CellStore;
 using unpaced::RequestSpec;
 using unpaced::TokenId;
 using unpaced::test::prompt_of;
