@@ -12,14 +12,17 @@ from typing import Final
 
 _GROWN_BYTES: Final = 16 << 20
 _STEADY_BYTES: Final = 1 << 20
+_LONGEST_PAUSE: Final = 32
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class HeapWatch:
     """Call `look` each second, on the event loop: it waits for nothing.
 
-    Memory that has grown by 16 MiB since it was given back last, and grows no more, is tried again.
-    `give_back` runs on a thread; `own_bytes` tells what the process has for itself.
+    Memory that has grown by 16 MiB, and grows no more, is tried to give back. What is still there
+    then may be in use for a while yet, an answer that nobody reads: it is tried again after pauses
+    that double, a minute in all. After that it counts as in use. `give_back` runs on a thread;
+    `own_bytes` tells what the process has for itself.
     """
 
     def __init__(
@@ -27,8 +30,9 @@ class HeapWatch:
     ) -> None:
         self._give_back = give_back
         self._own_bytes = own_bytes or read_own_bytes
-        self._least: int | None = None
-        self._last = 0
+        self._in_use = self._last = self._own_bytes()
+        self._pause = 1  # looks between two tries
+        self._n_looks = 0  # since the last try
         self._task: asyncio.Task[None] | None = None
 
     def look(self) -> None:
@@ -38,13 +42,21 @@ class HeapWatch:
         now = self._own_bytes()
         is_steady = now <= self._last + _STEADY_BYTES
         self._last = now
-        self._least = now if self._least is None else min(now, self._least)
-        if is_steady and now - self._least > _GROWN_BYTES:
+        self._in_use = min(now, self._in_use)
+        self._n_looks += 1
+        if now - self._in_use <= _GROWN_BYTES:
+            self._pause = 1
+        elif is_steady and self._n_looks >= self._pause:
             self._task = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
         await asyncio.to_thread(self._give_back)
-        self._least = self._last = self._own_bytes()  # what is left is in use
+        self._n_looks = 0
+        self._last = self._own_bytes()
+        if self._pause < _LONGEST_PAUSE:
+            self._pause *= 2
+        else:
+            self._in_use, self._pause = self._last, 1
 
 
 def read_own_bytes() -> int:
