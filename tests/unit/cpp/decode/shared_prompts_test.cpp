@@ -22,16 +22,26 @@ std::vector<TokenId> prompt_that_shares(std::int32_t n_shared, std::int32_t n_ow
   return prompt;
 }
 
+// A prompt of 300 that slot 0 has parked, with its first cells lent to the request that took over.
+struct Lent {
+  explicit Lent(std::size_t n_slots, std::int32_t n_shared = 1)
+      : seats(n_slots), first(spec_of(prompt_that_shares(n_shared, 50))) {
+    seats.stepper.store.part_time = std::chrono::milliseconds(2);
+    seats.end(0, prompt_of(300));
+    seats.submit(0, first);
+    CHECK(seats.turn(0));
+  }
+
+  Seats seats;
+  RequestSpec first;
+};
+
 // What another request's prompt shares cells with stays where it is: a slot's cells may move.
 TEST(a_prompt_whose_cells_are_lent_comes_back_as_a_copy) {
   for (const std::int32_t n_shared : {1, 100}) {
-    Seats seats(2);
+    Lent lent(2, n_shared);
+    Seats& seats = lent.seats;
     TokenStore& store = seats.stepper.store;
-    store.part_time = std::chrono::milliseconds(2);
-    seats.end(0, prompt_of(300));
-    RequestSpec first = spec_of(prompt_that_shares(n_shared, 50));
-    seats.submit(0, first);
-    CHECK(seats.turn(0));
     CHECK_EQ(seats.slots[0].n_cells(), n_shared);
     RequestSpec again = spec_of(prompt_of(310));
     seats.submit(1, again);
@@ -52,14 +62,11 @@ TEST(a_prompt_whose_cells_are_lent_comes_back_as_a_copy) {
 
 // Nobody but the store has cells of what a single slot held before: it lends and gets them back.
 TEST(a_prompt_whose_cells_its_own_slot_had_lent_comes_back_at_once) {
-  Seats seats(1);
+  Lent lent(1);
+  Seats& seats = lent.seats;
   TokenStore& store = seats.stepper.store;
-  store.part_time = std::chrono::milliseconds(2);
-  seats.end(0, prompt_of(300));
-  RequestSpec first = spec_of(prompt_that_shares(1, 50));
-  seats.submit(0, first);
-  CHECK(seats.turn(0));
-  seats.end(0, first.prompt);
+  const std::vector<TokenId>& shorter = lent.first.prompt;
+  seats.end(0, shorter);
   RequestSpec again = spec_of(prompt_of(300));
   seats.submit(0, again);
   CHECK(seats.turn(0));
@@ -67,7 +74,7 @@ TEST(a_prompt_whose_cells_its_own_slot_had_lent_comes_back_at_once) {
   CHECK_EQ(store.n_restored, 0);
   // And the other one, whose first cell the slot now has.
   seats.end(0, again.prompt);
-  RequestSpec other = spec_of(first.prompt);
+  RequestSpec other = spec_of(shorter);
   seats.submit(0, other);
   CHECK(seats.turn(0));
   CHECK_EQ(seats.slots[0].n_cells(), 51);
@@ -78,14 +85,10 @@ TEST(a_prompt_whose_cells_its_own_slot_had_lent_comes_back_at_once) {
 
 // The copy under way and what comes back do not fit beside one another.
 TEST(where_cells_are_short_what_is_lent_is_copied_first) {
-  Seats seats(2);
+  Lent lent(2);
+  Seats& seats = lent.seats;
   TokenStore& store = seats.stepper.store;
   store.n_all = 450;
-  store.part_time = std::chrono::milliseconds(2);
-  seats.end(0, prompt_of(300));
-  RequestSpec first = spec_of(prompt_that_shares(1, 50));
-  seats.submit(0, first);
-  CHECK(seats.turn(0));
   RequestSpec again = spec_of(prompt_of(300));
   seats.submit(1, again);
   while (!seats.turn(1)) {
@@ -95,13 +98,9 @@ TEST(where_cells_are_short_what_is_lent_is_copied_first) {
 }
 
 TEST(what_is_lost_of_a_prompt_that_comes_back_is_computed) {
-  Seats seats(2);
+  Lent lent(2);
+  Seats& seats = lent.seats;
   TokenStore& store = seats.stepper.store;
-  store.part_time = std::chrono::milliseconds(2);
-  seats.end(0, prompt_of(300));
-  RequestSpec first = spec_of(prompt_that_shares(1, 50));
-  seats.submit(0, first);
-  CHECK(seats.turn(0));
   RequestSpec again = spec_of(prompt_of(300));
   seats.submit(1, again);
   for (std::int32_t i = 0; i < 8; ++i) CHECK(!seats.turn(1));
@@ -115,13 +114,9 @@ TEST(what_is_lost_of_a_prompt_that_comes_back_is_computed) {
 }
 
 TEST(a_request_that_ends_while_its_prompt_is_copied_leaves_it_in_the_cache) {
-  Seats seats(2);
+  Lent lent(2);
+  Seats& seats = lent.seats;
   TokenStore& store = seats.stepper.store;
-  store.part_time = std::chrono::milliseconds(2);
-  seats.end(0, prompt_of(300));
-  RequestSpec first = spec_of(prompt_that_shares(1, 50));
-  seats.submit(0, first);
-  CHECK(seats.turn(0));
   RequestSpec cancelled = spec_of(prompt_of(300));
   seats.submit(1, cancelled);
   for (std::int32_t i = 0; i < 4; ++i) CHECK(!seats.turn(1));
@@ -139,13 +134,9 @@ TEST(a_request_that_ends_while_its_prompt_is_copied_leaves_it_in_the_cache) {
 
 // What failed is not brought back in part for whole.
 TEST(copies_of_what_comes_back_are_given_up_after_an_error) {
-  Seats seats(2);
+  Lent lent(2);
+  Seats& seats = lent.seats;
   TokenStore& store = seats.stepper.store;
-  store.part_time = std::chrono::milliseconds(2);
-  seats.end(0, prompt_of(300));
-  RequestSpec first = spec_of(prompt_that_shares(1, 50));
-  seats.submit(0, first);
-  CHECK(seats.turn(0));
   RequestSpec again = spec_of(prompt_of(300));
   seats.submit(1, again);
   for (std::int32_t i = 0; i < 4; ++i) CHECK(!seats.turn(1));
