@@ -97,11 +97,11 @@ void DecodeThread::loop() {
     drain_commands();
     run_actions();
     admit();
-    tend_states();
+    const bool is_slot_free = tend_states();
     publish_cells();
     if (can_step()) {
       step();
-    } else if (!keeper_.has_work()) {
+    } else if (!is_slot_free && !keeper_.has_work()) {
       if (publisher_.has_news()) publisher_.flush();
       park();
     }
@@ -150,7 +150,7 @@ void DecodeThread::run_actions() noexcept {
   for (std::size_t i = 0; i < actions_.size();) {
     SlotAction& action = *actions_[i];
     Slot& slot = slots_[static_cast<std::size_t>(action.slot)];
-    if (slot.active()) {
+    if (!slot.is_free()) {
       ++i;
       continue;
     }
@@ -161,16 +161,18 @@ void DecodeThread::run_actions() noexcept {
 
 void DecodeThread::act(Slot& slot, SlotAction& action) noexcept {
   settle();
-  bool is_done = false;
+  bool has_failed = true;
+  bool is_over = true;
   guard(
       [&] {
         if (is_lost_) return;
-        keeper_.act(*stepper_, slot, action);
-        is_done = true;
+        is_over = keeper_.act(*stepper_, slot, action);
+        has_failed = false;
       },
       [this](const char* what) { record_error(what); });
   publish_cells();
-  publisher_.acted(action, is_done ? FinishReason::kNone : FinishReason::kException);
+  if (is_over)
+    publisher_.acted(action, has_failed ? FinishReason::kException : FinishReason::kNone);
 }
 
 void DecodeThread::admit() noexcept {
@@ -225,15 +227,32 @@ bool DecodeThread::forget(Slot& slot) noexcept {
   return !is_lost_;
 }
 
-void DecodeThread::tend_states() noexcept {
-  if (!keeper_.has_work()) return;
+bool DecodeThread::tend_states() noexcept {
+  if (!keeper_.has_work()) return false;
   counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
   guard([this] { keeper_.work(*stepper_, slots_); },
         [this](const char* what) {
           keeper_.give_up(*stepper_);
+          for (Slot& slot : slots_) {
+            if (slot.move == SlotMove::kIn && !forget(slot)) return;
+          }
+          keeper_.give_up_actions();
           fail_active(what);
         });
-  if (!is_lost_) seat_ready();
+  if (is_lost_) return false;
+  const bool is_slot_free = end_actions(FinishReason::kNone);
+  seat_ready();
+  return is_slot_free;
+}
+
+bool DecodeThread::end_actions(FinishReason reason) noexcept {
+  bool has_ended = false;
+  while (const SlotAction* action = keeper_.next_done()) {
+    if (!has_ended) publish_cells();
+    has_ended = true;
+    publisher_.acted(*action, reason);
+  }
+  return has_ended;
 }
 
 void DecodeThread::seat_ready() noexcept {
@@ -339,6 +358,8 @@ void DecodeThread::finish_all(FinishReason reason) noexcept {
     waiting_.pop();
     publisher_.refused(spec, reason);
   }
+  keeper_.give_up_actions();
+  end_actions(reason);
   for (const SlotAction* action : actions_) publisher_.acted(*action, reason);
   actions_.clear();
 }

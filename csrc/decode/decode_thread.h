@@ -123,8 +123,10 @@ class DecodeThread {
   void begin(const SlotChoice& choice, RequestSpec* spec) noexcept;
   // Requests whose slot is ready begin.
   void seat_ready() noexcept;
-  // Slots' states move on, for a turn.
-  void tend_states() noexcept;
+  // Slots' states move on, for a turn. True: a slot is free again.
+  bool tend_states() noexcept;
+  // Slot actions that took turns and are over. False: there is none.
+  bool end_actions(FinishReason reason) noexcept;
   // The slot's request ends by an exception.
   void fail(Slot& slot, const char* what) noexcept;
   void publish_cells() noexcept;

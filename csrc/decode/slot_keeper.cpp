@@ -9,7 +9,10 @@
 namespace unpaced {
 
 SlotKeeper::SlotKeeper(const SlotKeeperOptions& options, std::int32_t n_slots, Counters& counters)
-    : options_(options), counters_(counters), cache_(options.cache_bytes_max) {
+    : options_(options),
+      counters_(counters),
+      cache_(options.cache_bytes_max),
+      mover_(pool_, part_size_, n_slots) {
   seatings_.reserve(static_cast<std::size_t>(n_slots));
 }
 
@@ -92,7 +95,7 @@ bool SlotKeeper::keep(Stepper& stepper, Slot& slot) {
 std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots, const Slot& taken) {
   std::int32_t n_kept = 0;
   for (Slot& slot : slots) {
-    if (slot.active() || &slot == &taken || slot.cells.empty()) continue;
+    if (!slot.is_free() || &slot == &taken || slot.cells.empty()) continue;
     const CellStore* store = stepper.cell_store();
     if (store != nullptr && store->is_full()) break;  // later
     if (keep(stepper, slot)) ++n_kept;
@@ -146,8 +149,17 @@ std::optional<SlotKeeper::Ready> SlotKeeper::next_ready() noexcept {
   return ready;
 }
 
-void SlotKeeper::act(Stepper& stepper, Slot& slot, SlotAction& action) {
+bool SlotKeeper::act(Stepper& stepper, Slot& slot, SlotAction& action) {
   const std::int64_t begin_us = steady_us();
+  CellStore* store = stepper.cell_store();
+  const bool takes_turns = store != nullptr && mover_.begin(stepper, *store, slot, action);
+  if (!takes_turns) act_at_once(stepper, slot, action);
+  is_swept_ = store == nullptr;
+  spend(store, begin_us);
+  return !takes_turns;
+}
+
+void SlotKeeper::act_at_once(Stepper& stepper, Slot& slot, SlotAction& action) {
   CellStore* store = stepper.cell_store();
   switch (action.kind) {
     case SlotActionKind::kCopy:
@@ -171,8 +183,6 @@ void SlotKeeper::act(Stepper& stepper, Slot& slot, SlotAction& action) {
       action.succeeded = true;
       break;
   }
-  is_swept_ = store == nullptr;
-  spend(store, begin_us);
 }
 
 }  // namespace unpaced

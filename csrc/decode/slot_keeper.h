@@ -3,18 +3,19 @@
 //
 // Where the stepper has a CellStore nobody waits for a copy that only serves later: what a slot
 // held is parked and copied in parts, a turn of them between two steps. What a prompt reuses comes
-// back in the same way, while the other slots decode.
+// back in the same way, while the other slots decode. Slot actions take their turns, too.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "decode/counters.h"
+#include "decode/state_mover.h"
 #include "decode/stepper.h"
 #include "kept/part_pool.h"
+#include "kept/part_size.h"
 #include "kept/prompt_cache.h"
 #include "slots/slot.h"
 #include "slots/slot_action.h"
@@ -27,6 +28,9 @@ struct SlotKeeperOptions {
   std::int64_t cache_bytes_max = 0;  // -1: no limit, 0: no prompt cache
   bool cache_idle_slots = false;     // idle slots are copied there when another slot gets to work
   bool clear_idle_slots = false;     // and give up their cells: they share one KV
+  // Streams feel a turn as a longer gap between two tokens. One that somebody waits for, a request
+  // or who asked for a slot action, may be twice as long. 0: a turn is a part.
+  std::int64_t turn_us = 1500;
 };
 
 class SlotKeeper {
@@ -52,8 +56,12 @@ class SlotKeeper {
   // Something went wrong: copies under way are dropped.
   void give_up(Stepper& stepper) noexcept;
 
-  // The action's slot is idle, the stepper has settled.
-  void act(Stepper& stepper, Slot& slot, SlotAction& action);
+  // The action's slot is free, the stepper has settled. False: it takes turns; see next_done().
+  [[nodiscard]] bool act(Stepper& stepper, Slot& slot, SlotAction& action);
+  // An action that took turns and is over, or given up; null: there is none.
+  [[nodiscard]] SlotAction* next_done() noexcept { return mover_.next_done(); }
+  // All that are under way end without success; what their slots hold is in doubt.
+  void give_up_actions() noexcept { mover_.give_up(); }
 
  private:
   // A request that waits in its slot for what it reuses.
@@ -102,9 +110,12 @@ class SlotKeeper {
   // A part of that many cells finds as many that are free.
   [[nodiscard]] static bool fits(const CellStore& store, std::span<const Slot> slots,
                                  std::int32_t n) noexcept;
+  // As a whole, at once.
+  void act_at_once(Stepper& stepper, Slot& slot, SlotAction& action);
+  // A part of a slot action; false: there was nothing to do.
+  bool move_next(Stepper& stepper, CellStore& store);
   // The turn has lasted since `begin_us`.
   void spend(CellStore* store, std::int64_t begin_us) noexcept;
-  void adapt(const CellStore& store, std::int64_t part_us) noexcept;
   // Requests that ended before they began.
   void drop_stale(Stepper& stepper);
   // Copies whose cells were needed.
@@ -122,10 +133,8 @@ class SlotKeeper {
   PromptCache cache_;
   PartPool pool_;
   std::vector<Seating> seatings_;
-  std::int32_t n_part_ = 1;  // cells of the next part
-  // Cells that one part may have, as far as is known.
-  std::int32_t n_quick_ = std::numeric_limits<std::int32_t>::max();
-  std::int64_t part_us_min_ = std::numeric_limits<std::int64_t>::max();  // of one cell
+  PartSize part_size_;
+  StateMover mover_;
   bool is_swept_ = true;      // the store has no cells left that are nobody's
   std::int64_t turn_us_ = 0;  // spent since the last step
 };

@@ -9,14 +9,6 @@
 namespace unpaced {
 namespace {
 
-// Streams feel a turn as a longer gap between two tokens. One that makes way for a request may be
-// longer: its first token waits too.
-constexpr std::int64_t kTurnUs = 1500;
-constexpr std::int64_t kSeatingTurnUs = 3000;
-// A part takes at most so long beyond what it takes with one cell, which grows with the cells that
-// there are in all: where they lie scattered, each may cost a call of its own.
-constexpr std::int64_t kPartUs = 750;
-
 // Of the slot's first cells, those that the request will keep.
 std::int32_t n_reused(const Slot& slot, const RequestSpec& spec) noexcept {
   if (!spec.cache_prompt || spec.prompt_logprobs || slot.lora_scales != spec.lora_scales) return 0;
@@ -27,7 +19,8 @@ std::int32_t n_reused(const Slot& slot, const RequestSpec& spec) noexcept {
 }  // namespace
 
 bool SlotKeeper::has_work() const noexcept {
-  return !seatings_.empty() || cache_.has_unfinished() || !pool_.is_tidy() || !is_swept_;
+  return !seatings_.empty() || mover_.has_work() || cache_.has_unfinished() || !pool_.is_tidy() ||
+         !is_swept_;
 }
 
 void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
@@ -38,8 +31,9 @@ void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
     return;
   }
   const std::int64_t begin_us = steady_us();
+  const bool is_awaited = !seatings_.empty() || mover_.has_work();
   const std::int64_t limit_us =
-      begin_us - turn_us_ + (seatings_.empty() ? kTurnUs : kSeatingTurnUs);
+      begin_us - turn_us_ + (is_awaited ? 2 * options_.turn_us : options_.turn_us);
   drop_lost(*store);
   pool_.tidy();  // always: under a load without a pause there is no other time
   bool is_busy = true;
@@ -49,11 +43,27 @@ void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
       is_busy |= advance(*store, slots, seating);
       is_over |= seating.is_ready;  // it waits for nothing else
     }
-    if (!is_busy && !is_over) is_busy = store->sweep() || copy_next(*store);
+    if (!is_busy && !is_over) {
+      is_busy = move_next(stepper, *store) || store->sweep() || copy_next(*store);
+    }
     is_swept_ = !is_busy && !is_over;
   }
   count();
   spend(store, begin_us);
+}
+
+bool SlotKeeper::move_next(Stepper& stepper, CellStore& store) {
+  switch (mover_.advance(store)) {
+    case StateMover::Progress::kNone:
+      return false;
+    case StateMover::Progress::kMoved:
+      return true;
+    case StateMover::Progress::kStuck:
+      break;
+  }
+  // Cells that are nobody's, and those of copies under way, become free.
+  if (!store.sweep() && !copy_next(store)) mover_.fail(stepper);
+  return true;
 }
 
 void SlotKeeper::spend(CellStore* store, std::int64_t begin_us) noexcept {
@@ -134,7 +144,7 @@ bool SlotKeeper::has_room(const CellStore& store, std::span<const Slot> slots,
   const RequestSpec& spec = *seating.slot->spec;
   if (spec.n_cache_reuse > 0) return false;  // its cells may move: what is parked of them first
   // One part's worth, which takes less than a millisecond, and low cells are free.
-  const std::int32_t n_quick = std::min(n_quick_, store.n_part_max());
+  const std::int32_t n_quick = std::min(part_size_.n_quick(), store.n_part_max());
   if (store.prefers_low_cells() && store.n_parked() <= n_quick) return false;
   std::size_t n_needed = spec.prompt.size() + 1;
   for (const Slot& slot : slots) {
@@ -180,12 +190,13 @@ bool SlotKeeper::copy_next(CellStore& store, KeptState& state) {
 
 bool SlotKeeper::copy_part(CellStore& store, KeptState& state) {
   const auto n_all = static_cast<std::int32_t>(state.tokens.size());
-  const std::int32_t n = std::min(n_part_, n_all - state.n_copied);
+  const std::int32_t n = std::min(part_size_.n(), n_all - state.n_copied);
   try {
     StatePart part = pool_.take(store.part_bytes(n), n);
     const std::int64_t begin_us = steady_us();
-    if (!store.copy_part(state.ticket, state.n_copied, n, part.bytes())) return false;
-    if (n == n_part_) adapt(store, steady_us() - begin_us);
+    if (!store.copy_part(store.sequence_of(state.ticket), state.n_copied, n, part.bytes()))
+      return false;
+    part_size_.learn(n, steady_us() - begin_us, store.n_part_max());
     state.parts.push_back(std::move(part));
   } catch (const std::bad_alloc&) {  // the prompt will be computed anew, that is all
     return false;
@@ -198,18 +209,6 @@ bool SlotKeeper::is_copying() const noexcept {
   return cache_.has_unfinished() || std::ranges::any_of(seatings_, [](const Seating& seating) {
            return seating.state && seating.state->ticket != CellStore::kNoTicket;
          });
-}
-
-void SlotKeeper::adapt(const CellStore& store, std::int64_t part_us) noexcept {
-  if (n_part_ == 1) part_us_min_ = std::min(part_us_min_, part_us);
-  part_us -= part_us_min_;
-  if (part_us > kPartUs) {
-    n_part_ = std::max(1, n_part_ / 2);
-    n_quick_ = n_part_;
-  } else if (part_us < kPartUs / 2) {
-    n_part_ = std::min(2 * n_part_, store.n_part_max());
-    n_quick_ = std::max(n_quick_, n_part_);
-  }
 }
 
 void SlotKeeper::drop_stale(Stepper& stepper) {

@@ -7,6 +7,8 @@
 namespace unpaced {
 
 CellClaim HostStepper::claim_of(const Slot& slot) noexcept {
+  // What a slot action moves stays until it is done: a request waits for its cells.
+  if (!slot.active()) return {.slot = slot.id, .n_held = slot.n_cells()};
   CellClaim claim{.id = slot.spec->id, .slot = slot.id, .n_held = slot.n_cells()};
   if (!slot.steps() || is_held(slot)) return claim;
   if (slot.phase == SlotPhase::kDecode) {
@@ -21,7 +23,7 @@ CellClaim HostStepper::claim_of(const Slot& slot) noexcept {
 void HostStepper::allot(std::span<Slot> slots) {
   claims_.clear();
   for (Slot& slot : slots) {
-    if (!slot.active()) continue;
+    if (slot.is_free()) continue;
     const bool is_full = slot.n_cells() + 1 >= n_ctx();
     if (slot.phase == SlotPhase::kDecode && !is_held(slot) && is_full && model_->shifts_context()) {
       shift_context(slot);

@@ -274,7 +274,7 @@ std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots)
 
 bool HostStepper::purge_idle(std::span<Slot> slots) {
   for (Slot& slot : slots) {
-    if (slot.active() || slot.cells.empty()) continue;
+    if (!slot.is_free() || slot.cells.empty()) continue;
     forget(slot);
     return true;
   }

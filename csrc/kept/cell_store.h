@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "slots/slot.h"
 
@@ -53,8 +54,19 @@ class CellStore {
   // The sequence whose cells are under the ticket.
   [[nodiscard]] virtual std::int32_t sequence_of(std::int32_t ticket) const noexcept = 0;
 
-  // Cells [first, first + n) as bytes; `to`: as many as part_bytes() says. False: it failed.
-  [[nodiscard]] virtual bool copy_part(std::int32_t ticket, std::int32_t first, std::int32_t n,
+  // The form of a part's bytes, as StatePieces has it: bytes of a cell in each tensor; empty: a
+  // part is a state as llama.h writes it.
+  [[nodiscard]] virtual std::span<const std::uint32_t> part_rows() const noexcept { return {}; }
+  // The slot's first two cells as a state of llama.h's; the slot holds at least kParkMin. What was
+  // computed last is in its cells then. Empty: there is none to be had.
+  [[nodiscard]] virtual std::vector<std::byte> sample_state(const Slot& slot) {
+    static_cast<void>(slot);
+    return {};
+  }
+
+  // Cells [first, first + n) of the sequence as bytes; `to`: as many as part_bytes() says. False:
+  // it failed.
+  [[nodiscard]] virtual bool copy_part(std::int32_t sequence, std::int32_t first, std::int32_t n,
                                        std::span<std::byte> to) = 0;
   // The part's tokens follow those that the slot holds. False: it does not fit there, or no cells
   // are free; the slot is as before.

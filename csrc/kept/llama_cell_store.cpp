@@ -143,9 +143,19 @@ void LlamaCellStore::cut(Slot& slot, std::int32_t n_keep) noexcept {
   slot.cells.resize(static_cast<std::size_t>(n));
 }
 
-bool LlamaCellStore::copy_part(std::int32_t ticket, std::int32_t first, std::int32_t n,
+std::vector<std::byte> LlamaCellStore::sample_state(const Slot& slot) {
+  llama_memory_seq_cp(memory(), slot.sequence, part_, 0, 2);
+  std::vector<std::byte> state(llama_state_seq_get_size(context_, part_));
+  const std::size_t n_written = llama_state_seq_get_data(
+      context_, reinterpret_cast<std::uint8_t*>(state.data()), state.size(), part_);
+  llama_memory_seq_rm(memory(), part_, -1, -1);
+  if (n_written != state.size()) state.clear();
+  return state;
+}
+
+bool LlamaCellStore::copy_part(std::int32_t sequence, std::int32_t first, std::int32_t n,
                                std::span<std::byte> to) {
-  llama_memory_seq_cp(memory(), sequence_of(ticket), part_, first, first + n);
+  llama_memory_seq_cp(memory(), sequence, part_, first, first + n);
   const std::size_t n_written = llama_state_seq_get_data(
       context_, reinterpret_cast<std::uint8_t*>(to.data()), to.size(), part_);
   llama_memory_seq_rm(memory(), part_, -1, -1);

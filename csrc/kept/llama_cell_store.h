@@ -47,7 +47,8 @@ class LlamaCellStore final : public CellStore {
   [[nodiscard]] std::int32_t sequence_of(std::int32_t ticket) const noexcept override {
     return find(ticket)->sequence;
   }
-  [[nodiscard]] bool copy_part(std::int32_t ticket, std::int32_t first, std::int32_t n,
+  [[nodiscard]] std::vector<std::byte> sample_state(const Slot& slot) override;
+  [[nodiscard]] bool copy_part(std::int32_t sequence, std::int32_t first, std::int32_t n,
                                std::span<std::byte> to) override;
   [[nodiscard]] bool restore_part(Slot& slot, std::span<const TokenId> tokens,
                                   std::span<const std::byte> part) override;

@@ -8,15 +8,15 @@
 
 namespace unpaced {
 
-// An active slot's, in one step.
+// Of a slot that is active, or whose state a slot action moves, in one step.
 struct CellClaim {
   enum class Kind : std::uint8_t {
-    kStill,   // keeps its cells and takes none: it waits for its state, or for its grammar
+    kStill,   // keeps its cells and takes none: it waits for its state or its grammar, or is moved
     kDecode,  // takes one
     kPrefill  // takes the cells of tokens that are known, and can compute them anew
   };
 
-  RequestId id = 0;  // who came first has the smaller one
+  RequestId id = 0;  // who came first has the smaller one; 0: none
   std::int32_t slot = 0;
   Kind kind = Kind::kStill;
   std::int32_t n_held = 0;     // cells
@@ -27,7 +27,7 @@ struct CellClaim {
   bool yields = false;  // first it gives up all cells that it held, and computes them anew later
 };
 
-// `claims`: of all active slots, the oldest first; at least one cell more than any of them needs is
+// `claims`: of all such slots, the oldest first; at least one cell more than any of them needs is
 // in `n_cells`. `n_chunk`: tokens of a prompt that one step computes.
 //
 // A decoding slot that finds no cell gets those of the youngest slot that prefills, else of the

@@ -1,11 +1,10 @@
-// Where a sequence's state, as llama.cpp writes it, has its cells, and whether they can be right.
+// Where a sequence's state, as llama.cpp writes it, has its cells.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
 namespace unpaced {
 
@@ -20,14 +19,13 @@ struct KvCells {
   [[nodiscard]] std::size_t sequence_id() const noexcept { return begin + n_bytes - 4; }
 };
 
+// How many cells the cache that begins at `begin` says it has; none where that is no such cache.
+[[nodiscard]] std::optional<std::uint32_t> n_kv_cells(std::span<const std::byte> state,
+                                                      std::size_t begin);
+
 // The cells of the cache that begins at `begin`; none where that is no such cache, or a damaged
 // one. A sequence of one cell is not told apart: none.
 [[nodiscard]] std::optional<KvCells> find_kv_cells(std::span<const std::byte> state,
                                                    std::size_t begin, std::size_t n_tokens);
-
-// What is wrong with a state that has no checksum, as far as that can be told without the model:
-// cells that are not those of `n_tokens` tokens, values that are not finite. Empty: nothing found.
-// llama.cpp itself checks the lengths and types against the model.
-[[nodiscard]] std::string damage_of(std::span<const std::byte> state, std::size_t n_tokens);
 
 }  // namespace unpaced

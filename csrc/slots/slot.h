@@ -18,12 +18,16 @@ enum class SlotPhase : std::uint8_t {
   kDecode
 };
 
+// What a slot action that takes several turns does with a slot meanwhile.
+enum class SlotMove : std::uint8_t { kNone = 0, kOut, kIn };
+
 struct Slot {
   std::int32_t id = 0;
   // The llama.cpp sequence that holds its cells: at first its id, another one where a CellStore has
   // parked what it held.
   std::int32_t sequence = 0;
   SlotPhase phase = SlotPhase::kIdle;
+  SlotMove move = SlotMove::kNone;  // while phase is kIdle
   // On loan from the front end while phase is not kIdle.
   RequestSpec* spec = nullptr;
   // Tokens in the KV, in order; capacity is reserved for the whole context. Kept after the request
@@ -42,6 +46,8 @@ struct Slot {
   std::uint64_t last_used_step = 0;
 
   [[nodiscard]] bool active() const noexcept { return phase != SlotPhase::kIdle; }
+  // A request may have it.
+  [[nodiscard]] bool is_free() const noexcept { return !active() && move == SlotMove::kNone; }
   // The next step computes something for it.
   [[nodiscard]] bool steps() const noexcept {
     return phase != SlotPhase::kIdle && phase != SlotPhase::kSeating;

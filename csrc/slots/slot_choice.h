@@ -28,7 +28,7 @@ struct SlotChoice {
   const std::int32_t wanted =
       spec.id_slot < 0 ? -1 : spec.id_slot % static_cast<std::int32_t>(slots.size());
   for (Slot& slot : slots) {
-    if (slot.active() || slot.cells.empty() || !spec.cache_prompt || similarity == 0.0F) continue;
+    if (!slot.is_free() || slot.cells.empty() || !spec.cache_prompt || similarity == 0.0F) continue;
     if (slot.lora_scales != spec.lora_scales) continue;
     if (wanted >= 0 && slot.id != wanted) continue;
     const auto n_common = static_cast<float>(common_prefix_length(slot.cells, spec.prompt));
@@ -40,7 +40,7 @@ struct SlotChoice {
   }
   if (wanted >= 0) {
     Slot& slot = slots[static_cast<std::size_t>(wanted)];
-    if (slot.active()) return {};
+    if (!slot.is_free()) return {};
     best = &slot;
     if (similarity == 0.0F) return {.slot = best};
   }
@@ -49,7 +49,7 @@ struct SlotChoice {
     return {.slot = best, .takes_over = n_kept < 0.5F * static_cast<float>(best->n_cells())};
   }
   for (Slot& slot : slots) {
-    if (slot.active()) continue;
+    if (!slot.is_free()) continue;
     // Of slots never used the last one, as llama-server.
     if (best == nullptr || slot.last_used_step <= best->last_used_step) best = &slot;
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "slots/kv_cells.h"
+#include "slots/state_damage.h"
 
 namespace unpaced {
 namespace {
@@ -255,6 +256,7 @@ SlotState read_slot_file(const std::string& directory, const std::string& name,
       trailer.checksum != checksum_of(state)) {
     throw SlotFileError("the slot file is damaged");
   }
+  state.pieces = StatePieces::of(state.bytes(), state.tokens.size());
   return state;
 }
 

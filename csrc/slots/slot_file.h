@@ -2,7 +2,7 @@
 // token list of llama.cpp 0c1e57098 tools/server/server-common.cpp:570-640), followed by a trailer
 // of ours that llama-server does not read: which model wrote it, how long it is, a checksum. A mark
 // in the first cell, where llama-server looks away, says that there must be one. Files that never
-// had one, llama-server's own among them, are read too; of those kv_cells.h and llama.cpp check
+// had one, llama-server's own among them, are read too; of those state_damage.h and llama.cpp check
 // what can be checked.
 #pragma once
 

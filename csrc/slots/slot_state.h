@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/token.h"
+#include "slots/state_pieces.h"
 
 namespace unpaced {
 
@@ -15,6 +17,7 @@ struct SlotState {
   std::vector<float> lora_scales;     // as Slot has them
   std::unique_ptr<std::byte[]> data;  // as llama_state_seq_get_data writes them
   std::size_t n_bytes = 0;
+  std::optional<StatePieces> pieces;  // where it is known to be sound, and can be cut
 
   [[nodiscard]] std::span<std::byte> bytes() noexcept { return {data.get(), n_bytes}; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data.get(), n_bytes}; }

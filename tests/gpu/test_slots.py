@@ -50,8 +50,8 @@ async def test_slots_share_one_cache(loop: Loop) -> None:
     assert await turns_in_a_shared_cache(loop) == await turns_in_a_shared_cache("host")
 
 
-async def saved_and_restored(loop: Loop, folder: Path) -> tuple[bytes, object]:
-    async with running_engine(loop, n_slots=2) as engine:
+async def saved_and_restored(loop: Loop, folder: Path, **options: object) -> tuple[bytes, object]:
+    async with running_engine(loop, n_slots=2, **options) as engine:
         prompt = await engine.tokenize(TEXTS[0])
         request = SequenceRequest(prompt=prompt, sampling=GREEDY, max_tokens=300, id_slot=0)
         events = await events_of(engine, request)
@@ -67,14 +67,51 @@ async def saved_and_restored(loop: Loop, folder: Path) -> tuple[bytes, object]:
         return (folder / loop).read_bytes(), (events[0].n_cached, tokens, tail)
 
 
-async def test_a_saved_slot_is_the_hosts(tmp_path: Path) -> None:
+# As a whole, and part by part: the GPU's rows, the host's states as llama.h writes them.
+@pytest.mark.parametrize("options", [{}, {"kv_unified": True, "cache_bytes_max": -1}])
+async def test_a_saved_slot_is_the_hosts(options: dict[str, object], tmp_path: Path) -> None:
     loops: tuple[Loop, ...] = ("host", "device", "ahead")
-    results = {loop: await saved_and_restored(loop, tmp_path) for loop in loops}
+    results = {loop: await saved_and_restored(loop, tmp_path, **options) for loop in loops}
     assert results["device"][1] == results["host"][1]
     assert results["ahead"][1] == results["host"][1]
     # Every byte of the KV that the GPU filled, and llama.cpp's books of it.
     assert results["device"][0] == results["host"][0]
     assert results["ahead"][0] == results["host"][0]
+
+
+async def stream_beside_actions(loop: Loop, folder: Path) -> bytes:
+    """What a slot holds that is saved and restored time and again while another one decodes."""
+    async with running_engine(
+        loop,
+        n_slots=3,
+        n_ctx=4096,
+        kv_unified=True,
+        cache_bytes_max=-1,
+        cache_idle_slots=False,
+    ) as engine:
+        text = (await engine.tokenize(" ".join(TEXTS)))[:20] * 40
+        await events_of(
+            engine, SequenceRequest(prompt=text, sampling=GREEDY, max_tokens=1, id_slot=0)
+        )
+        prompt = await engine.tokenize(TEXTS[3])
+        request = SequenceRequest(prompt=prompt, sampling=SAMPLED, max_tokens=900, id_slot=1)
+        stream = asyncio.create_task(events_of(engine, request))
+        for _ in range(5):
+            await engine.slots.save(0, folder, loop)
+            await engine.slots.erase(0)
+            await engine.slots.restore(0, folder, loop)
+        assert not stream.done()
+        # A part is a kernel and a copy of 2 MiB at most.
+        assert loop == "host" or engine.stats().cache_turn_us_max < 50_000
+        assert (await stream)[-1].n_decoded == 900
+        again = SequenceRequest(prompt=text, sampling=GREEDY, max_tokens=1, id_slot=0)
+        assert (await events_of(engine, again))[0].n_cached == len(text) - 1
+        return (folder / loop).read_bytes()
+
+
+async def test_a_stream_goes_on_beside_slot_actions(tmp_path: Path) -> None:
+    state = await stream_beside_actions("host", tmp_path)
+    assert await stream_beside_actions("device", tmp_path) == state
 
 
 async def kept_and_brought_back(

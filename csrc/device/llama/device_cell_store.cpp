@@ -11,6 +11,12 @@ std::size_t bytes_of_cell(const std::vector<CellRows>& rows) {
   return std::size_t{rows.back().before} + rows.back().n_bytes;
 }
 
+std::vector<std::uint32_t> bytes_of_rows(const std::vector<CellRows>& rows) {
+  std::vector<std::uint32_t> n_bytes;
+  for (const CellRows& row : rows) n_bytes.push_back(row.n_bytes);
+  return n_bytes;
+}
+
 }  // namespace
 
 bool DeviceCellStore::can_copy(const LlamaBridge& bridge) {
@@ -23,6 +29,7 @@ DeviceCellStore::DeviceCellStore(CellStore& books, LlamaBridge& bridge)
     : books_(books),
       bridge_(bridge),
       host_rows_(bridge.cell_rows()),
+      part_rows_(bytes_of_rows(host_rows_)),
       cell_bytes_(bytes_of_cell(host_rows_)),
       n_part_max_(std::min(part_cells_max(cell_bytes_), bridge.n_plan_max())),
       rows_(host_rows_.size()),
@@ -56,10 +63,15 @@ std::int32_t DeviceCellStore::park(Slot& slot) {
   return books_.park(slot);
 }
 
-bool DeviceCellStore::copy_part(std::int32_t ticket, std::int32_t first, std::int32_t n,
+std::vector<std::byte> DeviceCellStore::sample_state(const Slot& slot) {
+  await_context();
+  return books_.sample_state(slot);
+}
+
+bool DeviceCellStore::copy_part(std::int32_t sequence, std::int32_t first, std::int32_t n,
                                 std::span<std::byte> to) {
   const auto cells = std::span(cells_.data(), static_cast<std::size_t>(n));
-  if (n > n_part_max_ || !bridge_.find(books_.sequence_of(ticket), first, cells)) return false;
+  if (n > n_part_max_ || !bridge_.find(sequence, first, cells)) return false;
   copy(RowCopy::kPack, n);
   std::memcpy(to.data(), packed_.data(), to.size());
   return true;

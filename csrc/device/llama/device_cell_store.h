@@ -40,7 +40,11 @@ class DeviceCellStore final : public CellStore {
   [[nodiscard]] std::int32_t sequence_of(std::int32_t ticket) const noexcept override {
     return books_.sequence_of(ticket);
   }
-  [[nodiscard]] bool copy_part(std::int32_t ticket, std::int32_t first, std::int32_t n,
+  [[nodiscard]] std::span<const std::uint32_t> part_rows() const noexcept override {
+    return part_rows_;
+  }
+  [[nodiscard]] std::vector<std::byte> sample_state(const Slot& slot) override;
+  [[nodiscard]] bool copy_part(std::int32_t sequence, std::int32_t first, std::int32_t n,
                                std::span<std::byte> to) override;
   [[nodiscard]] bool restore_part(Slot& slot, std::span<const TokenId> tokens,
                                   std::span<const std::byte> part) override;
@@ -68,6 +72,7 @@ class DeviceCellStore final : public CellStore {
   CellStore& books_;
   LlamaBridge& bridge_;
   const std::vector<CellRows> host_rows_;
+  const std::vector<std::uint32_t> part_rows_;
   const std::size_t cell_bytes_;
   const std::int32_t n_part_max_;
   DeviceArray<CellRows> rows_;

@@ -7,6 +7,8 @@ namespace unpaced {
 Slot* DevicePolicy::lone_decoder(std::span<Slot> slots) noexcept {
   Slot* lone = nullptr;
   for (Slot& slot : slots) {
+    // Cells that are planned for a flight are free in the books: what is restored would take them.
+    if (slot.move == SlotMove::kIn) return nullptr;
     if (!slot.active()) continue;
     if (lone != nullptr || slot.phase != SlotPhase::kDecode) return nullptr;
     lone = &slot;

@@ -27,12 +27,15 @@ class ModelEngine {
   // Wraps the stepper where `wrap` is given.
   using Wrap = std::function<std::unique_ptr<Stepper>(std::unique_ptr<Stepper>)>;
 
-  explicit ModelEngine(EngineConfig config, std::size_t n_events = 4096, const Wrap& wrap = nullptr)
+  // turn_us: of SlotKeeperOptions.
+  explicit ModelEngine(EngineConfig config, std::size_t n_events = 4096, const Wrap& wrap = nullptr,
+                       std::int64_t turn_us = SlotKeeperOptions{}.turn_us)
       : front({.n_slots = config.n_slots,
                .n_waiting_max = config.n_waiting_max,
                .keeper = {.cache_bytes_max = config.cache_bytes_max,
                           .cache_idle_slots = config.cache_idle_slots,
-                          .clear_idle_slots = config.kv_unified},
+                          .clear_idle_slots = config.kv_unified,
+                          .turn_us = turn_us},
                .n_events = n_events}) {
     init_backends();
     install_log_sink(LogLevel::kError);
