@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def measure(port: int, arguments: argparse.Namespace) -> dict[str, dict[str, flo
     prompt, other = tokens_of(arguments.tokens, 2), tokens_of(64, 3)
     fill(port, prompt)
     results = {
-        action: beside_a_stream(port, arguments.stream, lambda action=action: act(port, action))
+        action: beside_a_stream(port, arguments.stream, partial(act, port, action))
         for action in ("save", "restore")
     }
     if fill(port, prompt) < arguments.tokens - 1:
