@@ -44,7 +44,12 @@ void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
       is_over |= seating.is_ready;  // it waits for nothing else
     }
     if (!is_busy && !is_over) {
-      is_busy = move_next(stepper, *store) || store->sweep() || copy_next(*store);
+      // A request may wait for a copy, a part or two; a slot action takes as long as the slot is
+      // large.
+      const bool copies_first = !seatings_.empty();
+      if (copies_first) is_busy = store->sweep() || copy_next(*store);
+      if (!is_busy) is_busy = move_next(stepper, *store);
+      if (!is_busy && !copies_first) is_busy = store->sweep() || copy_next(*store);
     }
     is_swept_ = !is_busy && !is_over;
   }

@@ -52,7 +52,9 @@ std::optional<StatePieces> StatePieces::of(std::span<const std::byte> state, std
     if (is_transposed && n_tensors >= n_layers) {
       const auto unit = reader.read<std::uint32_t>();
       const auto n_runs = reader.read<std::uint32_t>();
-      if (unit == 0 || unit > kMaxElementBytes) return std::nullopt;
+      if (unit == 0 || unit > kMaxElementBytes || n_runs == 0) return std::nullopt;
+      // Before the product of all three, which may be more than a word holds.
+      if (std::uint64_t{unit} * n_cells > state.size() / n_runs) return std::nullopt;
       add(unit, n_runs);
     } else {
       const auto unit = reader.read<std::uint64_t>();

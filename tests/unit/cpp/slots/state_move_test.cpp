@@ -1,157 +1,36 @@
 // Slot actions that take turns: states of a real model's slots, copied out and restored part by
 // part, while other slots decode.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <filesystem>
 
+#include "action_engine.h"
 #include "check.h"
-#include "model_engine.h"
 #include "slots/slot_file.h"
 #include "slots/state_pieces.h"
 
 namespace {
 
-using unpaced::CellStore;
-using unpaced::EngineConfig;
-using unpaced::EventPublisher;
-using unpaced::FinishReason;
 using unpaced::RequestId;
-using unpaced::Slot;
 using unpaced::SlotAction;
 using unpaced::SlotActionKind;
-using unpaced::SlotMove;
 using unpaced::SlotState;
 using unpaced::StatePieces;
-using unpaced::Stepper;
 using unpaced::TokenId;
-using unpaced::test::ModelEngine;
-
-// A stepper that has a CellStore only where `is_whole` is not set.
-class ChoosyStepper final : public Stepper {
- public:
-  ChoosyStepper(std::unique_ptr<Stepper> stepper, const std::atomic<bool>& is_whole)
-      : stepper_(std::move(stepper)), is_whole_(is_whole) {}
-  std::int32_t n_ctx() const noexcept override { return stepper_->n_ctx(); }
-  std::int32_t begin(Slot& slot) override { return stepper_->begin(slot); }
-  void step(std::span<Slot> slots, EventPublisher& events) override {
-    for (const Slot& slot : slots) {
-      n_steps_beside += slot.move == SlotMove::kNone ? 0 : 1;
-    }
-    stepper_->step(slots, events);
-  }
-  void forget(Slot& slot) override { stepper_->forget(slot); }
-  CellStore* cell_store() noexcept override { return is_whole_ ? nullptr : stepper_->cell_store(); }
-  std::size_t state_bytes(const Slot& slot) override { return stepper_->state_bytes(slot); }
-  bool copy_state(const Slot& slot, std::span<std::byte> to) override {
-    ++n_whole;
-    return stepper_->copy_state(slot, to);
-  }
-  bool restore_state(Slot& slot, const SlotState& state) override {
-    ++n_whole;
-    return stepper_->restore_state(slot, state);
-  }
-
-  static inline std::atomic<int> n_whole{0};         // states that were copied at once
-  static inline std::atomic<int> n_steps_beside{0};  // while a slot action took turns
-
- private:
-  const std::unique_ptr<Stepper> stepper_;
-  const std::atomic<bool>& is_whole_;
-};
-
-// Every turn is a part.
-class Engine {
- public:
-  Engine(std::int32_t n_slots, std::int32_t n_ctx, std::int32_t flash_attn = 0)
-      : model(
-            config_of(n_slots, n_ctx, flash_attn), 4096,
-            [this](std::unique_ptr<Stepper> stepper) {
-              return std::make_unique<ChoosyStepper>(std::move(stepper), is_whole);
-            },
-            0) {
-    ChoosyStepper::n_whole = 0;
-  }
-
-  RequestId submit(const std::vector<TokenId>& prompt, std::int32_t n, std::int32_t slot) {
-    auto spec = model.greedy(prompt, n);
-    spec->id_slot = slot;
-    return model.front.submit(std::move(spec));
-  }
-  RequestId run(const std::vector<TokenId>& prompt, std::int32_t n, std::int32_t slot) {
-    const RequestId id = submit(prompt, n, slot);
-    REQUIRE(model.front.run_until_finished(id));
-    return id;
-  }
-  void wait_for(const SlotAction& action) {
-    REQUIRE(model.front.run_until([&] { return model.front.finished(action.id); }));
-  }
-  void act(SlotAction& action) {
-    REQUIRE(model.front.submit(action));
-    wait_for(action);
-  }
-  SlotState copy(std::int32_t slot) {
-    SlotAction action{.slot = slot};
-    act(action);
-    CHECK(action.succeeded);
-    CHECK_EQ(static_cast<std::size_t>(action.n_tokens), action.state.tokens.size());
-    return std::move(action.state);
-  }
-  SlotState copy_whole(std::int32_t slot) {
-    is_whole = true;
-    SlotState state = copy(slot);
-    is_whole = false;
-    return state;
-  }
-  // As read_slot_file() gives it.
-  bool restore(std::int32_t slot, const SlotState& state) {
-    SlotAction action{.kind = SlotActionKind::kRestore, .slot = slot, .state = read(state)};
-    act(action);
-    return action.succeeded;
-  }
-  void erase(std::int32_t slot) {
-    SlotAction action{.kind = SlotActionKind::kErase, .slot = slot};
-    act(action);
-  }
-  static SlotState read(const SlotState& state) {
-    SlotState copied;
-    copied.tokens = state.tokens;
-    copied.lora_scales = state.lora_scales;
-    copied.allocate(state.n_bytes);
-    std::ranges::copy(state.bytes(), copied.data.get());
-    copied.pieces = StatePieces::of(copied.bytes(), copied.tokens.size());
-    return copied;
-  }
-  std::int32_t n_cached(RequestId id) { return model.front.events(id).front().prompt.n_cached; }
-  [[nodiscard]] std::vector<TokenId> tokens(RequestId id) { return model.front.tokens(id); }
-
-  std::atomic<bool> is_whole{false};
-  ModelEngine model;
-
- private:
-  static EngineConfig config_of(std::int32_t n_slots, std::int32_t n_ctx, std::int32_t flash_attn) {
-    EngineConfig config;
-    config.n_slots = n_slots;
-    config.n_ctx = n_ctx;
-    config.kv_unified = n_slots > 1;
-    config.cache_bytes_max = -1;  // without a prompt cache there is no store
-    config.cache_idle_slots = false;
-    config.flash_attn = flash_attn;
-    return config;
-  }
-};
+using unpaced::test::ActionEngine;
+using unpaced::test::in_order;
 
 // Every byte, with V as rows and, without flash attention, as columns.
 TEST(what_is_copied_in_parts_is_what_is_copied_at_once) {
   for (const std::int32_t n_slots : {1, 3}) {
     for (const std::int32_t flash_attn : {0, 1}) {
-      Engine engine(n_slots, 2048, flash_attn);
+      ActionEngine engine(n_slots, 2048, flash_attn);
       for (const std::int32_t n : {2, 3, 700}) {
         engine.run(engine.model.prompt(n, n), 1, 0);
         const SlotState whole = engine.copy_whole(0);
-        CHECK_EQ(ChoosyStepper::n_whole.exchange(0), 1);
+        CHECK_EQ(engine.script.n_whole.exchange(0), 1);
         const SlotState parts = engine.copy(0);
-        CHECK_EQ(ChoosyStepper::n_whole.load(), 0);
+        CHECK_EQ(engine.script.n_whole.load(), 0);
         CHECK(parts.tokens == whole.tokens);
         CHECK(std::ranges::equal(parts.bytes(), whole.bytes()));
       }
@@ -159,30 +38,17 @@ TEST(what_is_copied_in_parts_is_what_is_copied_at_once) {
   }
 }
 
-// One after the other in the order of their positions, of no sequence in particular.
-std::vector<std::byte> in_order(const SlotState& state) {
-  const SlotState read = Engine::read(state);
-  REQUIRE(read.pieces.has_value());
-  const auto n = static_cast<std::int32_t>(state.tokens.size());
-  std::vector<std::byte> bytes(state.n_bytes);
-  std::vector<std::byte> again(state.n_bytes);
-  read.pieces->take(read.bytes(), state.tokens.size(), 0, n, {}, bytes);
-  read.pieces->write_heads(again, state.tokens.size());
-  CHECK(read.pieces->put(bytes, {}, 0, n, 0, again, state.tokens.size()));
-  return again;
-}
-
 TEST(what_is_restored_in_parts_is_what_was_copied) {
   for (const std::int32_t flash_attn : {0, 1}) {
-    Engine engine(3, 2048, flash_attn);
+    ActionEngine engine(3, 2048, flash_attn);
     const std::vector<TokenId> prompt = engine.model.prompt(600);
     engine.run(prompt, 20, 0);
     const SlotState state = engine.copy(0);
     const RequestId before = engine.run(prompt, 20, 0);
     engine.erase(0);
     CHECK(engine.restore(1, state));
-    CHECK_EQ(ChoosyStepper::n_whole.load(), 0);
-    CHECK_EQ(engine.model.front.thread().n_cells(1), 619);
+    CHECK_EQ(engine.script.n_whole.load(), 0);
+    CHECK_EQ(engine.n_cells(1), 619);
     CHECK(in_order(engine.copy_whole(1)) == in_order(state));
     const RequestId after = engine.run(prompt, 20, 1);
     CHECK_EQ(engine.n_cached(after), 599);
@@ -193,7 +59,7 @@ TEST(what_is_restored_in_parts_is_what_was_copied) {
 
 // A prompt's end lies in lower cells than its beginning, and between those of another one.
 TEST(cells_out_of_order_are_in_order_in_a_state_of_parts) {
-  Engine engine(2, 512, 1);
+  ActionEngine engine(2, 512, 1);
   engine.run(engine.model.prompt(150), 1, 0);
   const std::vector<TokenId> prompt = engine.model.prompt(200, 500);
   engine.run(prompt, 1, 1);
@@ -215,38 +81,40 @@ TEST(cells_out_of_order_are_in_order_in_a_state_of_parts) {
 }
 
 TEST(a_stream_goes_on_between_the_parts) {
-  Engine engine(3, 4096);
+  ActionEngine engine(3, 4096);
   engine.run(engine.model.prompt(900, 100), 1, 0);
   const std::vector<TokenId> prompt = engine.model.prompt(40);
-  engine.run(prompt, 120, 2);
-  const RequestId alone = engine.run(prompt, 120, 2);
-  const RequestId stream = engine.submit(prompt, 120, 2);
-  REQUIRE(engine.model.front.run_until([&] { return !engine.tokens(stream).empty(); }));
-  ChoosyStepper::n_steps_beside = 0;
-  const SlotState state = engine.copy(0);
-  CHECK(ChoosyStepper::n_steps_beside.exchange(0) > 0);  // a part has 512 cells at most
-  engine.erase(0);
-  CHECK(engine.restore(0, state));
-  CHECK(ChoosyStepper::n_steps_beside.load() > 0);
+  engine.run(prompt, 600, 1);
+  const RequestId alone = engine.run(prompt, 600, 1);
+  SlotAction copy{.slot = 0};
+  const RequestId stream = engine.begin_beside(prompt, 600, copy);
+  engine.wait_for(copy);
+  CHECK(copy.succeeded);
+  CHECK(engine.script.n_steps_beside.exchange(0) > 0);  // a part has 512 cells at most
+  CHECK(engine.restore(0, copy.state));
+  CHECK(engine.script.n_steps_beside.load() > 0);
   CHECK(!engine.model.front.finished(stream));
   REQUIRE(engine.model.front.run_until_finished(stream));
   CHECK(engine.tokens(stream) == engine.tokens(alone));
-  CHECK_EQ(ChoosyStepper::n_whole.load(), 0);
+  CHECK_EQ(engine.script.n_whole.load(), 0);
 }
 
 // Requests and actions get the slot one after the other, others do not wait.
 TEST(who_wants_the_slot_waits_for_the_last_part) {
-  Engine engine(3, 4096);
+  ActionEngine engine(3, 4096);
   const std::vector<TokenId> prompt = engine.model.prompt(900);
   engine.run(prompt, 1, 0);
   const SlotState before = engine.copy_whole(0);
   SlotAction copy{.slot = 0};
   SlotAction erase{.kind = SlotActionKind::kErase, .slot = 0};
-  SlotAction restore{.kind = SlotActionKind::kRestore, .slot = 0, .state = Engine::read(before)};
+  SlotAction restore{
+      .kind = SlotActionKind::kRestore, .slot = 0, .state = ActionEngine::read(before)};
+  engine.script.is_held = true;
+  const RequestId other = engine.submit(engine.model.prompt(20, 1500), 2, 1);
   REQUIRE(engine.model.front.submit(copy));
   REQUIRE(engine.model.front.submit(erase));
   REQUIRE(engine.model.front.submit(restore));
-  const RequestId other = engine.submit(engine.model.prompt(20, 1500), 2, -1);
+  engine.script.is_held = false;
   REQUIRE(engine.model.front.run_until_finished(other));
   CHECK(!engine.model.front.finished(restore.id));
   const RequestId same = engine.submit(prompt, 2, 0);
@@ -260,10 +128,28 @@ TEST(who_wants_the_slot_waits_for_the_last_part) {
   CHECK_EQ(engine.n_cached(same), 899);
 }
 
+// What the other slot held is parked, and the request waits for its copy: a part, not the action.
+TEST(a_request_that_displaces_another_one_is_before_an_action) {
+  ActionEngine engine(3, 4096);
+  engine.run(engine.model.prompt(900), 1, 0);
+  engine.run(engine.model.prompt(100, 1000), 1, 1);
+  engine.run(engine.model.prompt(20, 2000), 1, 2);
+  SlotAction copy{.slot = 0};
+  engine.script.is_held = true;
+  const RequestId stream = engine.submit(engine.model.prompt(20, 2000), 40, 2);
+  const RequestId other = engine.submit(engine.model.prompt(100, 1300), 2, 1);
+  REQUIRE(engine.model.front.submit(copy));
+  engine.script.is_held = false;
+  engine.wait_for(copy);
+  REQUIRE(engine.model.front.run_until_finished(stream));
+  const std::vector<RequestId> ended = engine.model.front.order_of(unpaced::EventKind::kFinished);
+  CHECK(std::ranges::find(ended, other) < std::ranges::find(ended, copy.id));
+}
+
 // A request that waits in the queue begins when the slot is free, without anything that wakes the
 // thread.
 TEST(the_only_slot_is_free_after_the_last_part) {
-  Engine engine(1, 2048);
+  ActionEngine engine(1, 2048);
   const std::vector<TokenId> prompt = engine.model.prompt(900);
   engine.run(prompt, 1, 0);
   SlotAction copy{.slot = 0};
@@ -275,60 +161,11 @@ TEST(the_only_slot_is_free_after_the_last_part) {
   CHECK_EQ(engine.n_cached(next), 899);
 }
 
-// Idle slots give way, one whose state is on its way does not: who needs its cells waits.
-TEST(where_cells_are_short_a_request_waits_for_the_last_part) {
-  Engine engine(2, 512);
-  engine.run(engine.model.prompt(300), 1, 0);
-  const SlotState before = engine.copy_whole(0);
-  SlotAction copy{.slot = 0};
-  REQUIRE(engine.model.front.submit(copy));
-  const RequestId other = engine.submit(engine.model.prompt(300, 1000), 2, 1);
-  REQUIRE(engine.model.front.run_until_finished(other));
-  CHECK(engine.model.front.reason(other) == FinishReason::kTokenLimit);
-  CHECK(engine.model.front.finished(copy.id));
-  CHECK(std::ranges::equal(copy.state.bytes(), before.bytes()));
-  CHECK_EQ(engine.model.front.thread().n_cells(0), 0);
-}
-
-TEST(what_finds_no_room_leaves_the_slot_empty_and_the_others_alone) {
-  Engine engine(2, 512);
-  engine.run(engine.model.prompt(300), 1, 0);
-  const SlotState state = engine.copy(0);
-  engine.erase(0);
-  const RequestId stream = engine.submit(engine.model.prompt(300, 1000), 150, 1);
-  REQUIRE(engine.model.front.run_until([&] { return !engine.tokens(stream).empty(); }));
-  CHECK(!engine.restore(0, state));
-  CHECK_EQ(engine.model.front.thread().n_cells(0), 0);
-  CHECK(!engine.model.front.finished(stream));
-  REQUIRE(engine.model.front.run_until_finished(stream));
-  CHECK_EQ(engine.tokens(stream).size(), 150U);
-  CHECK(engine.restore(0, state) == false);  // the idle slot has them still
-  engine.erase(1);
-  CHECK(engine.restore(0, state));
-}
-
-TEST(stopped_in_the_middle_of_an_action) {
-  for (const bool restores : {false, true}) {
-    Engine engine(2, 4096);
-    engine.run(engine.model.prompt(900), 1, 0);
-    SlotAction action{.slot = 0};
-    if (restores) {
-      const SlotState state = engine.copy(0);
-      action.kind = SlotActionKind::kRestore;
-      action.state = Engine::read(state);
-    }
-    REQUIRE(engine.model.front.submit(action));
-    engine.model.front.thread().stop();
-    engine.model.front.drain();
-    CHECK(engine.model.front.finished(action.id));
-  }
-}
-
 // As on the GPU: plain rows, a layer's keys and its values in turn.
 TEST(rows_are_put_where_they_belong) {
-  Engine engine(2, 2048, 1);
+  ActionEngine engine(2, 2048, 1);
   engine.run(engine.model.prompt(100), 1, 0);
-  const SlotState state = Engine::read(engine.copy_whole(0));
+  const SlotState state = ActionEngine::read(engine.copy_whole(0));
   REQUIRE(state.pieces.has_value());
   const std::size_t n_all = state.tokens.size();
   // The demo model's keys and values are of one size: a state of two cells and one of three differ
@@ -361,7 +198,7 @@ TEST(rows_are_put_where_they_belong) {
 
 TEST(a_damaged_state_has_no_pieces) {
   for (const std::int32_t flash_attn : {0, 1}) {
-    Engine engine(2, 1024, flash_attn);
+    ActionEngine engine(2, 1024, flash_attn);
     engine.run(engine.model.prompt(20), 1, 0);
     const SlotState state = engine.copy(0);
     const std::size_t n = state.tokens.size();
@@ -388,7 +225,7 @@ TEST(a_damaged_state_has_no_pieces) {
 TEST(files_of_ours_are_restored_in_parts) {
   char folder[] = "/tmp/unpaced-slots-XXXXXX";
   REQUIRE(::mkdtemp(folder) != nullptr);
-  Engine engine(2, 1024);
+  ActionEngine engine(2, 1024);
   engine.run(engine.model.prompt(200), 1, 0);
   SlotState state = engine.copy(0);
   write_slot_file(folder, "ours", state, 7);
@@ -398,7 +235,7 @@ TEST(files_of_ours_are_restored_in_parts) {
   action.state = read_slot_file(folder, "ours", limits, n_bytes);
   engine.act(action);
   CHECK(action.succeeded);
-  CHECK_EQ(ChoosyStepper::n_whole.load(), 0);
+  CHECK_EQ(engine.script.n_whole.load(), 0);
   SlotState again = engine.copy(1);
   write_slot_file(folder, "again", again, 7);
   // The sequence of each cell is the only difference, and nobody looks at it.
