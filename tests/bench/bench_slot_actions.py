@@ -4,7 +4,7 @@
 Slot 0 holds a prompt of `--tokens` tokens; a stream runs in slot 1. Meanwhile slot 0 is saved to a
 file; restored from it; and another prompt takes slot 0 over, then the first one comes back. For
 each the stream's longest time between two reads before it and while it lasts, and how long it
-lasts. `--flags` are the server's, such as `-np 2` or `-np 2 -kvu`.
+lasts. `--flags` are the server's, such as `-np 2` or `-np 2 -kvu`; idle slots keep their cells.
 """
 
 import argparse
@@ -44,10 +44,10 @@ def fill(port: int, prompt: list[int]) -> int:
     return int(answer["timings"]["cache_n"])
 
 
-def act(port: int, action: str) -> None:
-    """A slot action on slot 0. Raises: RuntimeError if it fails."""
+def act(port: int, action: str, n_tokens: int) -> None:
+    """Slot 0, which holds so many tokens, is saved or restored. Raises: RuntimeError if not."""
     answer = json.loads(post_json(port, f"/slots/0?action={action}", {"filename": "state"}))
-    if "id_slot" not in answer:
+    if answer.get(f"n_{action}d") != n_tokens:
         raise RuntimeError(str(answer))
 
 
@@ -89,7 +89,7 @@ def measure(port: int, arguments: argparse.Namespace) -> dict[str, dict[str, flo
     prompt, other = tokens_of(arguments.tokens, 2), tokens_of(64, 3)
     fill(port, prompt)
     results = {
-        action: beside_a_stream(port, arguments.stream, partial(act, port, action))
+        action: beside_a_stream(port, arguments.stream, partial(act, port, action, len(prompt)))
         for action in ("save", "restore")
     }
     if fill(port, prompt) < arguments.tokens - 1:
@@ -119,7 +119,8 @@ def main() -> None:
     print("| what | lasts | gap before | gap |\n|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         port = free_port()
-        flags = [*shlex.split(arguments.flags), "--slot-save-path", scratch]
+        flags = [*shlex.split(arguments.flags), "--no-cache-idle-slots"]
+        flags += ["--slot-save-path", scratch]
         command = unpaced_command(port, arguments.model, *flags)
         with running(command, {}, port, Path(scratch) / "log") as server:
             for _ in range(arguments.rounds):
