@@ -16,6 +16,11 @@ void bind_slot_action(nb::module_& m) {
                 SlotAction{.id = id, .kind = static_cast<SlotActionKind>(kind), .slot = slot};
           },
           "id"_a, "kind"_a, "slot"_a)
+      .def("drop_state",
+           [](SlotAction& self) {
+             const nb::gil_scoped_release release;
+             self.state = {};
+           })
       .def_ro("id", &SlotAction::id)
       .def_ro("n_tokens", &SlotAction::n_tokens)
       .def_ro("succeeded", &SlotAction::succeeded);

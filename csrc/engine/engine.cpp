@@ -104,8 +104,8 @@ bool Engine::submit(const std::shared_ptr<SlotAction>& action) {
 
 std::size_t Engine::write_slot_file(SlotAction& action, const std::string& directory,
                                     const std::string& name) const {
-  return unpaced::write_slot_file(directory, name, action.state,
-                                  identity_with(action.state.lora_scales));
+  SlotState state = std::exchange(action.state, {});  // freed here, on the caller's thread
+  return unpaced::write_slot_file(directory, name, state, identity_with(state.lora_scales));
 }
 
 std::uint64_t Engine::identity_with(std::span<const float> lora_scales) const noexcept {

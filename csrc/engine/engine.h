@@ -75,7 +75,8 @@ class Engine {
   // std::invalid_argument.
   [[nodiscard]] std::shared_ptr<ReasoningBudget> make_reasoning_budget(
       CompiledBudget plan, std::span<const TokenId> prompt) const;
-  // Any thread, once ready; throw SlotFileError. See slot_file.h.
+  // Any thread, once ready; throw SlotFileError. See slot_file.h. The action holds no state after
+  // it is written.
   [[nodiscard]] std::size_t write_slot_file(SlotAction& action, const std::string& directory,
                                             const std::string& name) const;
   // lora_scales: of the adapters that the state must have been computed with.
