@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <exception>
 
 #include "base/spin_pause.h"
-#include "decode/engine_lost.h"
 
 namespace unpaced {
 namespace {
@@ -38,19 +36,6 @@ DecodeThread::DecodeThread(const DecodeThreadOptions& options)
 }
 
 DecodeThread::~DecodeThread() { stop(); }
-
-template <class Work, class Fail>
-void DecodeThread::guard(Work work, Fail fail) noexcept {
-  try {
-    work();
-  } catch (const EngineLost& e) {
-    lose(e.what());
-  } catch (const std::exception& e) {
-    fail(e.what());
-  } catch (...) {
-    fail("unknown exception");
-  }
-}
 
 bool DecodeThread::submit(RequestSpec* spec) noexcept {
   if (state() != EngineState::kReady) return false;
@@ -146,35 +131,6 @@ void DecodeThread::on_cancel(RequestId id) noexcept {
   }
 }
 
-void DecodeThread::run_actions() noexcept {
-  for (std::size_t i = 0; i < actions_.size();) {
-    SlotAction& action = *actions_[i];
-    Slot& slot = slots_[static_cast<std::size_t>(action.slot)];
-    if (!slot.is_free()) {
-      ++i;
-      continue;
-    }
-    actions_.erase(actions_.begin() + static_cast<std::ptrdiff_t>(i));
-    act(slot, action);
-  }
-}
-
-void DecodeThread::act(Slot& slot, SlotAction& action) noexcept {
-  settle();
-  bool has_failed = true;
-  bool is_over = true;
-  guard(
-      [&] {
-        if (is_lost_) return;
-        is_over = keeper_.act(*stepper_, slot, action);
-        has_failed = false;
-      },
-      [this](const char* what) { record_error(what); });
-  publish_cells();
-  if (is_over)
-    publisher_.acted(action, has_failed ? FinishReason::kException : FinishReason::kNone);
-}
-
 void DecodeThread::admit() noexcept {
   for (std::size_t i = 0; i < waiting_.size();) {
     RequestSpec* spec = waiting_.at(i);
@@ -225,34 +181,6 @@ void DecodeThread::begin(const SlotChoice& choice, RequestSpec* spec) noexcept {
 bool DecodeThread::forget(Slot& slot) noexcept {
   guard([&] { stepper_->forget(slot); }, [this](const char* what) { lose(what); });
   return !is_lost_;
-}
-
-bool DecodeThread::tend_states() noexcept {
-  if (!keeper_.has_work()) return false;
-  counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
-  guard([this] { keeper_.work(*stepper_, slots_); },
-        [this](const char* what) {
-          keeper_.give_up(*stepper_);
-          for (Slot& slot : slots_) {
-            if (slot.move == SlotMove::kIn && !forget(slot)) return;
-          }
-          keeper_.give_up_actions();
-          fail_active(what);
-        });
-  if (is_lost_) return false;
-  const bool is_slot_free = end_actions(FinishReason::kNone);
-  seat_ready();
-  return is_slot_free;
-}
-
-bool DecodeThread::end_actions(FinishReason reason) noexcept {
-  bool has_ended = false;
-  while (const SlotAction* action = keeper_.next_done()) {
-    if (!has_ended) publish_cells();
-    has_ended = true;
-    publisher_.acted(*action, reason);
-  }
-  return has_ended;
 }
 
 void DecodeThread::seat_ready() noexcept {

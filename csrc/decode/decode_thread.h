@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "base/wakeup.h"
 #include "decode/command_nap.h"
 #include "decode/counters.h"
+#include "decode/engine_lost.h"
 #include "decode/event_publisher.h"
 #include "decode/slot_keeper.h"
 #include "decode/stepper.h"
@@ -185,5 +187,18 @@ class DecodeThread {
   std::mutex life_mutex_;  // guards thread_ once it runs
   std::thread thread_;
 };
+
+template <class Work, class Fail>
+void DecodeThread::guard(Work work, Fail fail) noexcept {
+  try {
+    work();
+  } catch (const EngineLost& e) {
+    lose(e.what());
+  } catch (const std::exception& e) {
+    fail(e.what());
+  } catch (...) {
+    fail("unknown exception");
+  }
+}
 
 }  // namespace unpaced
