@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from engine_ext.loading.config import EngineConfig as EngineConfig
     from engine_ext.loading.decode_loop import Card as Card
     from engine_ext.loading.decode_loop import DecodeLoop as DecodeLoop
-    from engine_ext.loading.memory_plan import Device as Device
+    from engine_ext.loading.devices import Device as Device
+    from engine_ext.loading.devices import cpu_library as cpu_library
+    from engine_ext.loading.devices import list_devices as list_devices
     from engine_ext.loading.memory_plan import MemoryPlan as MemoryPlan
     from engine_ext.loading.memory_plan import MemoryUse as MemoryUse
-    from engine_ext.loading.memory_plan import cpu_library as cpu_library
-    from engine_ext.loading.memory_plan import list_devices as list_devices
     from engine_ext.loading.memory_plan import plan_memory as plan_memory
     from engine_ext.loading.model_file import check_model_file as check_model_file
     from engine_ext.loading.model_info import ModelInfo as ModelInfo
@@ -73,7 +73,7 @@ _HOMES = {
     "CacheType": "loading.config",
     "Card": "loading.decode_loop",
     "DecodeLoop": "loading.decode_loop",
-    "Device": "loading.memory_plan",
+    "Device": "loading.devices",
     "Engine": "engine.engine",
     "EngineBuildError": "base.errors",
     "EngineBusy": "base.errors",
@@ -120,12 +120,12 @@ _HOMES = {
     "TokenStream": "sequence.token_stream",
     "builtin_templates": "engine.builtin_template",
     "check_model_file": "loading.model_file",
-    "cpu_library": "loading.memory_plan",
+    "cpu_library": "loading.devices",
     "client_key": "threads.client",
     "format_chat": "engine.builtin_template",
     "give_back_heap": "_native",
     "json_shape": "_native",
-    "list_devices": "loading.memory_plan",
+    "list_devices": "loading.devices",
     "plan_memory": "loading.memory_plan",
     "read_build_info": "base.build_info",
 }

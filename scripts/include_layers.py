@@ -10,6 +10,7 @@ circle. Only bindings/ knows Python, only one header llama.cpp's internals.
 import re
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 CSRC = Path(__file__).resolve().parents[1] / "csrc"
@@ -82,8 +83,10 @@ def faults_of(includes: dict[str, list[str]]) -> Iterator[str]:
             fault = outer_fault(file, name[1:]) if name[0] == "<" else inner_fault(file, name)
             if fault:
                 yield f"{file} includes {name.removeprefix('<')}: {fault}"
-    for circle in circles(includes):
-        yield " includes ".join(circle)
+    try:
+        TopologicalSorter(includes).prepare()
+    except CycleError as error:
+        yield " includes ".join(reversed(error.args[1]))
 
 
 def folder_of(file: str) -> str:
@@ -110,22 +113,6 @@ def outer_fault(file: str, name: str) -> str:
     if allowed is None or name in allowed:
         return ""
     return "llama.cpp's internals are for device/llama/llama_internals.cuh alone"
-
-
-def circles(includes: dict[str, list[str]]) -> Iterator[list[str]]:
-    """Files that include one another, each circle once."""
-    done: set[str] = set()
-
-    def walk(file: str, path: list[str]) -> Iterator[list[str]]:
-        if file in path:
-            yield [*path[path.index(file) :], file]
-        elif file not in done:
-            for name in includes.get(file, ()):
-                yield from walk(name, [*path, file])
-            done.add(file)
-
-    for file in includes:
-        yield from walk(file, [])
 
 
 if __name__ == "__main__":

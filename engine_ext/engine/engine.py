@@ -20,14 +20,9 @@ from engine_ext.loading.model_info import ModelInfo, read_model_info
 from engine_ext.loading.native_config import DECODE_LOOPS, native_config
 from engine_ext.loading.placement import Placement, place
 from engine_ext.sequence.events import EventKind, FinishReason
-from engine_ext.sequence.grammar import (
-    Grammar,
-    GrammarCompiler,
-    GrammarKind,
-    GrammarLimits,
-    GrammarPart,
-    GrammarWait,
-)
+from engine_ext.sequence.grammar import Grammar, GrammarKind, GrammarPart, GrammarWait
+from engine_ext.sequence.grammar_compiler import GrammarCompiler
+from engine_ext.sequence.grammar_threads import GrammarLimits
 from engine_ext.sequence.native_request import NativeRequests
 from engine_ext.sequence.request import SequenceRequest
 from engine_ext.sequence.sampling_params import SamplingParams
@@ -389,11 +384,7 @@ class Engine:
 
         Raises: ValueError for an id outside the vocabulary.
         """
-        n_vocab = self.model.n_vocab
-        for token in tokens:
-            if not 0 <= token < n_vocab:
-                raise ValueError(f"tokens: token {token} is not in [0, {n_vocab})")
-        return await asyncio.to_thread(self._native.detokenize, list(tokens), special)
+        return await self._tokenizer.detokenize(tokens, self.model.n_vocab, special=special)
 
     @property
     def token_pieces(self) -> list[bytes]:

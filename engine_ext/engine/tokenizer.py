@@ -1,4 +1,4 @@
-"""Text to token ids without holding the event loop."""
+"""Text to token ids and back without holding the event loop."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Tokenizer:
     for a long one; of each client `n_waiting_max` texts may wait for either. Threads go to clients
     in turn.
 
-    Every method raises TextError for a text that cannot be tokenised, EngineBusy where too many
-    wait. Event loop's thread only.
+    Every method that takes text raises TextError for one that cannot be tokenised, EngineBusy where
+    too many wait. Event loop's thread only.
     """
 
     def __init__(self, native: _native.Engine, n_threads: int, n_waiting_max: int) -> None:
@@ -78,6 +78,13 @@ class Tokenizer:
             else:
                 found += await self._short.run(partial(_checked, work))
         return found
+
+    async def detokenize(self, tokens: Sequence[int], n_vocab: int, *, special: bool) -> bytes:
+        """The tokens' text. Raises: ValueError for an id outside the vocabulary."""
+        for token in tokens:
+            if not 0 <= token < n_vocab:
+                raise ValueError(f"tokens: token {token} is not in [0, {n_vocab})")
+        return await asyncio.to_thread(self._native.detokenize, list(tokens), special)
 
     async def _array(self, data: bytes, add_special: bool, parse_special: bool) -> array[int]:
         threads = self._long if len(data) > _LONG_BYTES else self._short

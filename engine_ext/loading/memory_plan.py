@@ -58,16 +58,6 @@ class MemoryPlan:
     choice: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
-    """A device other than the CPU. Sizes are bytes."""
-
-    name: str
-    description: str
-    free_bytes: int
-    total_bytes: int
-
-
 def plan_memory(config: EngineConfig) -> MemoryPlan:
     """Read the model's metadata and have llama.cpp lay it out without allocating anything.
 
@@ -81,15 +71,3 @@ def plan_memory(config: EngineConfig) -> MemoryPlan:
     plan["description"] = describe(plan["description"], plan["n_params"])
     uses = tuple(MemoryUse(**use) for use in plan.pop("uses"))
     return MemoryPlan(uses=uses, **plan)
-
-
-def cpu_library() -> str:
-    """File name of the library that computes on the CPU: a portable build has several, and takes
-    the one for this processor's instructions. Raises: RuntimeError if none fits."""
-    library: str = _native.cpu_library()
-    return library
-
-
-def list_devices() -> list[Device]:
-    """Devices that this build can use, the CPU left out."""
-    return [Device(**device) for device in _native.list_devices()]

@@ -11,46 +11,23 @@ import argparse
 import os
 import shutil
 import sys
-import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+from built_llama import BuiltLlama  # noqa: E402
+from platform_tag import tagged  # noqa: E402
 from pythons import BuildPython, found_pythons  # noqa: E402
 from stage import Stage  # noqa: E402
 from wheel_check import faults_of  # noqa: E402
 
-from engine_ext.llama_build import pins  # noqa: E402
-from engine_ext.llama_build.cli import build  # noqa: E402
 from engine_ext.llama_build.errors import BuildError  # noqa: E402
 from engine_ext.llama_build.prefix_map import prefix_map  # noqa: E402
 from engine_ext.llama_build.profile import Profile  # noqa: E402
 from engine_ext.llama_build.step import relative, run, say  # noqa: E402
 
 WORK = ROOT / ".build" / "dist"
-# The driver's library is the machine's, CUDA's are packages that the wheel depends on.
-NOT_BROUGHT = ("libcuda.so.*", "libcudart.so.*", "libcublas*.so.*")
-
-
-@dataclass(frozen=True, slots=True)
-class Llama:
-    """The compiled llama.cpp of a profile: its package's folder, unpacked."""
-
-    package: Path
-    source: Path
-
-    @classmethod
-    def build(cls, profile: Profile, cuda_archs: str, n_jobs: int) -> "Llama":
-        """Takes minutes, the first time. Raises BuildError."""
-        wheel = build(ROOT / ".build", profile.name, cuda_archs, n_jobs)
-        folder = WORK / "llama" / profile.name
-        shutil.rmtree(folder, ignore_errors=True)
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder)
-        source = ROOT / ".build" / "src" / f"llama_cpp_python-{pins.VERSION}" / "vendor"
-        return cls(folder / "llama_cpp", source / "llama.cpp")
 
 
 def main() -> int:
@@ -64,17 +41,18 @@ def main() -> int:
                 "is for others too: PROFILE=cpu-portable."
             )
         pythons = found_pythons(options.python, WORK)
-        llama = Llama.build(profile, options.cuda_archs, options.jobs)
+        llama = BuiltLlama.build(profile, options.cuda_archs, options.jobs, WORK)
         wheels = [_make(python, profile, llama, options) for python in pythons]
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
-    for wheel in wheels:
-        print(f"{relative(wheel)}  {wheel.stat().st_size / 1e6:.1f} MB")
+    print(*(f"{relative(it)}  {it.stat().st_size / 1e6:.1f} MB" for it in wheels), sep="\n")
     return 0
 
 
-def _make(python: BuildPython, profile: Profile, llama: Llama, options: argparse.Namespace) -> Path:
+def _make(
+    python: BuildPython, profile: Profile, llama: BuiltLlama, options: argparse.Namespace
+) -> Path:
     python.prepare(ROOT)
     stage = Stage.make(ROOT, WORK / "source", has_cuda=profile.is_cuda)
     raw, checked = WORK / "raw" / python.tag, WORK / "checked" / python.tag
@@ -88,7 +66,7 @@ def _make(python: BuildPython, profile: Profile, llama: Llama, options: argparse
         log=ROOT / ".build" / "logs" / f"dist-{python.tag}.log",
         env=_environment(python, stage, llama, options.jobs),
     )
-    wheel = _tagged(python, next(raw.glob("*.whl")), checked)
+    wheel = tagged(python, next(raw.glob("*.whl")), checked)
     if faults := faults_of(wheel, not_in_it=_folders_of_this_machine()):
         raise BuildError(f"{wheel.name}: " + "; ".join(faults))
     options.out.mkdir(parents=True, exist_ok=True)
@@ -101,7 +79,7 @@ def _folders_of_this_machine() -> tuple[str, ...]:
 
 
 def _pip_wheel(
-    python: BuildPython, stage: Stage, profile: Profile, llama: Llama, out: Path
+    python: BuildPython, stage: Stage, profile: Profile, llama: BuiltLlama, out: Path
 ) -> list[str]:
     settings = {
         "build-dir": str(WORK / "extension" / f"{profile.name}-{python.tag}"),
@@ -116,7 +94,9 @@ def _pip_wheel(
     return [python.executable, "-P", "-m", "pip", "wheel", *options, "-w", str(out), "."]
 
 
-def _environment(python: BuildPython, stage: Stage, llama: Llama, n_jobs: int) -> dict[str, str]:
+def _environment(
+    python: BuildPython, stage: Stage, llama: BuiltLlama, n_jobs: int
+) -> dict[str, str]:
     roots = (stage.folder, llama.source.parent, python.folder)
     return {
         "CXXFLAGS": " ".join(prefix_map(root, "CXX") for root in roots),
@@ -125,21 +105,6 @@ def _environment(python: BuildPython, stage: Stage, llama: Llama, n_jobs: int) -
         "CMAKE_GENERATOR": "Ninja",
         "PATH": os.pathsep.join([str(python.folder / "bin"), os.environ.get("PATH", os.defpath)]),
     }
-
-
-def _tagged(python: BuildPython, wheel: Path, out: Path) -> Path:
-    """The wheel with the tag of the oldest Linux that has what its libraries ask for."""
-    options = [f"--exclude={name}" for name in NOT_BROUGHT]
-    # Libraries for wide vectors are loaded only where the processor has them; nothing is grafted.
-    options += ["--disable-isa-ext-check", "--patcher=none", "--wheel-dir", str(out)]
-    run(
-        [python.executable, "-P", "-m", "auditwheel", "repair", *options, str(wheel)],
-        what="checking the wheel with auditwheel",
-        cwd=wheel.parent,
-        log=ROOT / ".build" / "logs" / f"dist-auditwheel-{python.tag}.log",
-        env={},
-    )
-    return next(out.glob("*.whl"))
 
 
 def _parse() -> argparse.Namespace:

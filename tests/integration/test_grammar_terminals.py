@@ -16,7 +16,7 @@ import pytest
 from llama_cpp.llama_grammar import json_schema_to_gbnf
 
 from engine_ext.base.native import load_native
-from engine_ext.sequence.grammar import native_parts
+from engine_ext.sequence.grammar_compiler import native_parts
 from server.grammar.engine_parts import parts_of
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark

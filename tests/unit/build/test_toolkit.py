@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_ext.llama_build import toolkit
+from engine_ext.llama_build import cuda_packages, driver_library, system_toolkit
 from engine_ext.llama_build.errors import BuildError
 from engine_ext.llama_build.toolkit import Toolkit, check_compiler, find_toolkit
 
@@ -45,12 +45,14 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("CUDACXX", "CUDAHOSTCXX", "CUDAToolkit_ROOT", "CUDA_HOME", "CUDA_PATH", "CXX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(
-        toolkit,
+        system_toolkit,
         "_candidates",
-        lambda real=toolkit._candidates: (path for path in real() if path.is_relative_to(tmp_path)),
+        lambda real=system_toolkit._candidates: (
+            path for path in real() if path.is_relative_to(tmp_path)
+        ),
     )
     # cuda_driver.c takes cuda.h, which these toolkits lack.
-    monkeypatch.setattr(toolkit, "_driver_library", lambda base, include: base / "libcuda.a")
+    monkeypatch.setattr(driver_library, "compiled", lambda base, include: base / "libcuda.a")
 
 
 @pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT"])
@@ -134,8 +136,8 @@ def find_with_packages(
     monkeypatch.setattr(
         importlib.metadata, "distribution", lambda name: importlib.metadata.Distribution.at(record)
     )
-    monkeypatch.setattr(toolkit, "_installed", lambda wanted: False)
-    monkeypatch.setattr(toolkit, "_install", lambda base: None)
+    monkeypatch.setattr(cuda_packages, "are_installed", lambda wanted: False)
+    monkeypatch.setattr(cuda_packages, "install", lambda base: None)
     found = find_toolkit(tmp_path / "build", is_portable=is_portable, driver=driver)
     assert (found.root / "lib64" / "libcudart.so").resolve().name == "libcudart.so.13"
     assert (found.root / "lib" / "libcublas.so.13").is_file()
@@ -155,7 +157,7 @@ def test_another_source_of_the_drivers_functions_is_another_build(
     assert before == moved.identity
     source = tmp_path / "cuda_driver.c"
     source.write_text("// another function")
-    monkeypatch.setattr(toolkit, "_DRIVER_SOURCE", source)
+    monkeypatch.setattr(driver_library, "SOURCE", source)
     assert taken.identity != before
 
 

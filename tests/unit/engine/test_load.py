@@ -16,7 +16,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from engine_ext.base import build_info
+from engine_ext.base import build_info, llama_checks
 from engine_ext.base import native as loader
 from engine_ext.base.errors import EngineBuildError
 from engine_ext.base.native import load_native
@@ -44,14 +44,14 @@ def test_the_installed_build_loads() -> None:
 def test_the_installed_build_has_the_structs_it_was_compiled_with() -> None:
     native = load_native()
     try:
-        loader._check_abi(importlib.import_module("llama_cpp"), native)
+        llama_checks.check_abi(importlib.import_module("llama_cpp"), native)
     finally:  # llama_cpp has put a callback of its own in its place
         native.install_log_sink(loader.LOG_WARN)
 
 
 def test_another_builds_structs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = []
-    monkeypatch.setattr(loader, "_check_abi", lambda llama_cpp, _: looked_at.append(llama_cpp))
+    monkeypatch.setattr(loader, "check_abi", lambda llama_cpp, _: looked_at.append(llama_cpp))
     load_native()
     assert not looked_at
     monkeypatch.setattr(build_info, "RECORD_NAME", "no_such_record.json")
@@ -102,12 +102,12 @@ def test_the_command_says_it_in_one_line(
 
 def test_another_release_is_refused() -> None:
     with pytest.raises(EngineBuildError, match=r"^llama-cpp-python 0\.3\.35 is installed, not 0"):
-        loader._check_version("0.3.35+cpu")
+        llama_checks.check_version("0.3.35+cpu")
 
 
 @pytest.mark.parametrize("commit", [LLAMA_COMMIT, LLAMA_COMMIT[:7], LLAMA_COMMIT[:7] + "-dirty"])
 def test_the_pinned_commit_is_taken_however_git_wrote_it(commit: str) -> None:
-    loader._check_commit(fake_native(ggml_commit=lambda: commit))
+    llama_checks.check_commit(fake_native(ggml_commit=lambda: commit))
 
 
 @pytest.mark.parametrize("commit", ["unknown", "", "0c1e5", "deadbee"])
@@ -115,12 +115,12 @@ def test_another_commit_is_refused(commit: str) -> None:
     with pytest.raises(
         EngineBuildError, match=rf"^the installed libllama is .* not {LLAMA_COMMIT}"
     ):
-        loader._check_commit(fake_native(ggml_commit=lambda: commit))
+        llama_checks.check_commit(fake_native(ggml_commit=lambda: commit))
 
 
 def test_a_struct_of_another_size_is_refused() -> None:
     with pytest.raises(EngineBuildError, match=r"^llama_batch has another size"):
-        loader._check_abi(fake_llama_cpp(), fake_native(abi_sizes=lambda: {"llama_batch": 7}))
+        llama_checks.check_abi(fake_llama_cpp(), fake_native(abi_sizes=lambda: {"llama_batch": 7}))
 
 
 def test_the_cpu_backends_work_buffer_begins_at_a_cache_line() -> None:

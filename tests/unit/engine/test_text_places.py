@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine_ext import GrammarPart
 from engine_ext.base.native import load_native
-from engine_ext.sequence.grammar import native_parts
+from engine_ext.sequence.grammar_compiler import native_parts
 from server.grammar.engine_parts import MAX_PARTS, parts_of
 from server.grammar.gbnf import parse_gbnf
 from server.grammar.gbnf_lark import to_lark

@@ -34,9 +34,21 @@ def test_the_21st_file_is_one_too_many(tmp_path: Path) -> None:
 def test_a_file_of_too_many_lines_is_named(tmp_path: Path) -> None:
     file = tmp_path / "server" / "long.py"
     file.parent.mkdir()
-    file.write_text("x = 1\n" * 305)
+    for name in ("short.py", "shorter.py"):
+        file.with_name(name).write_text("x = 1\n")
+    file.write_text("x = 1\n" * 300)
     assert check(tmp_path)[0] == 0
-    file.write_text("x = 1\n" * 306)
+    file.write_text("x = 1\n" * 301)
     code, text = check(tmp_path)
     assert code == 1
-    assert "server/long.py has 306 lines, more than 305: it needs a second file\n" in text
+    assert "server/long.py has 301 lines, more than 300: it needs a second file\n" in text
+
+
+def test_a_median_of_too_many_lines_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    for i in range(5):
+        (folder / f"file_{i}.py").write_text("x = 1\n" * 101)
+    code, text = check(tmp_path)
+    assert code == 1
+    assert "server: a median above 100 lines: long files need a second one\n" in text
