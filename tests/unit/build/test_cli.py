@@ -58,7 +58,7 @@ def test_a_build_with_cuda_that_fails_names_the_one_without(
     with pytest.raises(BuildError) as caught:
         build(tmp_path, profile, "86-real" if other else "", 1)
     first, *rest = str(caught.value).splitlines()
-    assert first.startswith("No C++ compiler found")
+    assert first.startswith("There is no C++ compiler")
     assert rest == ([f"PROFILE={other} builds without CUDA."] if other else [])
 
 
