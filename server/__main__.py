@@ -20,6 +20,8 @@ def main() -> NoReturn:
     # The collector would go through a growing heap dozens of times, a fifth of a start, to find
     # 2 % of what imports make. The application turns it on when it is ready.
     gc.disable()
+    # pydantic would read what every installed package says of itself, in search of plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         status = run()
     except SystemExit as error:  # argparse

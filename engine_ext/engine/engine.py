@@ -74,6 +74,7 @@ class Engine:
         self._decode_loop: DecodeLoop | None = None
         self._pieces: list[bytes] = []
         self._pieces_special: list[bytes] = []
+        self._is_loading = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._state_changed = asyncio.Event()
         self._stop_task: asyncio.Task[None] | None = None
@@ -97,6 +98,19 @@ class Engine:
 
     # -- life ---------------------------------------------------------------------------------
 
+    def begin_load(self) -> None:
+        """Have the decode thread load the model from now on; `start` waits for it.
+
+        Needs no event loop yet, so that a program may load its own modules at the same time.
+
+        Raises: ModelLoadError, one sentence naming the file.
+        """
+        if self._is_loading:
+            raise EngineError("the engine was started before")
+        check_model_file(self.config.model_path)
+        self._is_loading = True
+        self._native.start()
+
     async def start(self) -> None:
         """Load the model on the decode thread and wait until it can serve.
 
@@ -104,11 +118,11 @@ class Engine:
         """
         if self._loop is not None:
             raise EngineError("the engine was started before")
+        if not self._is_loading:
+            self.begin_load()
         path = self.config.model_path
-        check_model_file(path)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._native.fileno(), self._on_readable)
-        self._native.start()
         self._on_readable()
         while self.state is EngineState.LOADING:
             self._state_changed.clear()

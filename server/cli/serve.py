@@ -57,6 +57,7 @@ def _instead(action: Action, settings: Settings) -> int:
 
 
 def _serve(settings: Settings) -> int:
+    from server.process.lean_structlog import import_structlog
     from server.process.scheduling import (
         SchedulingError,
         use_address_space,
@@ -74,12 +75,13 @@ def _serve(settings: Settings) -> int:
         use_priority(settings.prio)
     except (ModelLoadError, SchedulingError) as error:
         return _fail(str(error))
+    import_structlog()
     from engine_ext import EngineError
     from server.http.wire.listener import ListenError, open_listeners
     from server.http.wire.tls import TlsError, check_certificate
     from server.process.context_check import check_context
+    from server.process.early_load import EarlyLoad
     from server.process.logs import LogFileError
-    from server.process.process import ServerProcess
     from server.routes.vertex import VertexAi
 
     try:
@@ -93,7 +95,10 @@ def _serve(settings: Settings) -> int:
     try:
         with listeners:
             check_context(settings.engine_config())
-            return ServerProcess(settings, listeners).run()
+            load = EarlyLoad(settings)
+            from server.process.process import ServerProcess  # most of a start's imports
+
+            return ServerProcess(settings, listeners, load).run()
     except MemoryError:
         return _fail("there is not enough memory")
     except (EngineError, LogFileError) as error:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import structlog
 
-from engine_ext import LogTarget
+from engine_ext import LogTarget, NativeLog
 from server.process.plain_lines import PlainLines
 from server.settings import Settings
 
@@ -113,6 +113,17 @@ def configure_logs(settings: Settings, writer: LineWriter) -> None:
     if settings.level == "info":  # uvicorn's own start and stop messages repeat ours
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def open_log_file(settings: Settings, log: NativeLog) -> None:
+    """Have the log append to --log-file, opened anew. Raises: LogFileError."""
+    file = settings.log_file
+    if file is None or settings.log_disable:
+        return
+    try:
+        log.open_file(file)
+    except OSError as error:
+        raise LogFileError(f"--log-file: cannot write {file}: {error.strerror}") from None
 
 
 def _handlers(

@@ -15,15 +15,16 @@ import structlog
 import uvloop
 from starlette.applications import Starlette
 
-from engine_ext import Engine, LogTarget, NativeLog, give_back_heap, read_build_info
+from engine_ext import Engine, LogTarget, give_back_heap, read_build_info
 from server.completion.admission import Admission
 from server.http.errors import unavailable
 from server.http.gate import Gate, Phase
 from server.http.wire.listener import Listeners
 from server.process.app import create_app
+from server.process.early_load import EarlyLoad
 from server.process.engine_watch import ENGINE_LOST, EngineWatch
 from server.process.heap_watch import HeapWatch
-from server.process.logs import LogFileError, configure_logs
+from server.process.logs import LogFileError, open_log_file
 from server.process.start_report import (
     LoadProgress,
     curl_line,
@@ -47,17 +48,13 @@ class ServerProcess:
     drains. SIGUSR1 and SIGUSR2 do nothing.
     """
 
-    def __init__(self, settings: Settings, listeners: Listeners) -> None:
-        native_level = None if settings.log_disable else settings.level
-        self._native_log = NativeLog(
-            native_level, max_bytes=settings.log_queue_bytes, abort_status=ENGINE_LOST
-        )
-        configure_logs(settings, self._native_log)
+    def __init__(self, settings: Settings, listeners: Listeners, load: EarlyLoad) -> None:
+        self._native_log = load.native_log
+        self._load_began_s = load.began_s
         self._settings = settings
-        self._open_log_file()
         self._listeners = listeners
         self._log = structlog.stdlib.get_logger("unpaced")
-        self._engine = self._new_engine()
+        self._engine = load.engine
         self._app: Starlette = create_app(self._engine, settings, self._new_engine)
         self._host: ModelHost = self._app.state.host
         self._gate: Gate = self._app.state.gate
@@ -105,7 +102,6 @@ class ServerProcess:
     # -- start ----------------------------------------------------------------------------------
 
     async def _tell_progress(self) -> None:
-        started = time.monotonic()
         scheme = "http" if self._settings.ssl_cert_file is None else "https"
         urls = self._listeners.urls(scheme=scheme, prefix=self._settings.api_prefix)
         build = read_build_info()
@@ -150,7 +146,7 @@ class ServerProcess:
             decode_loop=decode_loop.loop,
             threads=placement.n_threads,
             decode_core=placement.decode_cores[0] if placement.is_pinned else None,
-            seconds=round(time.monotonic() - started, 2),
+            seconds=round(time.monotonic() - self._load_began_s, 2),
         )
         if not (self._settings.logs_json or self._settings.log_disable):
             line = curl_line(urls[0], self._settings)
@@ -187,20 +183,11 @@ class ServerProcess:
             self._on_signal(signal.SIGHUP)
             return
         try:
-            self._open_log_file()
+            open_log_file(self._settings, self._native_log)
         except LogFileError as error:
             self._log.error(str(error))
         else:
             self._log.info("the log file is opened again")
-
-    def _open_log_file(self) -> None:
-        file = self._settings.log_file
-        if file is None or self._settings.log_disable:
-            return
-        try:
-            self._native_log.open_file(file)
-        except OSError as error:
-            raise LogFileError(f"--log-file: cannot write {file}: {error.strerror}") from None
 
     # -- end ------------------------------------------------------------------------------------
 

@@ -1,11 +1,14 @@
 """Starting and ending quickly: bounds that a busy machine keeps, and what may be imported."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.bench.bench_startup import time_server
+from tests.bench.rig.server_process import free_port, running
 
 
 def imported(statement: str) -> set[str]:
@@ -43,6 +46,28 @@ def imported(statement: str) -> set[str]:
 )  # fmt: skip
 def test_what_is_not_needed_is_not_imported(statement: str, forbidden: set[str]) -> None:
     assert imported(statement) & forbidden == set()
+
+
+NEVER_AT_START = {
+    "rich.console", "attr", "pygments", "fastapi", "llama_cpp", "numpy", "jinja2", "llguidance",
+    "huggingface_hub", "httpx", "requests", "openai", "gguf", "yaml", "tqdm", "jsonschema",
+    "cryptography",
+}  # fmt: skip
+"""Some are installed for the tests alone: a library that takes along what it finds is seen here."""
+
+
+def test_a_server_that_is_ready_has_imported_no_more_than_it_needs(tmp_path: Path) -> None:
+    """What a real start imports and in which order, as the interpreter tells it."""
+    port, log = free_port(), tmp_path / "log"
+    command = [sys.executable, "-X", "importtime", "-m", "server", "--port", str(port)]
+    with running(command, {}, port, log):
+        lines = log.read_text()
+    names = re.findall(r"^import time: +\d+ \| +\d+ \| +(\S+)$", lines, re.MULTILINE)
+    assert NEVER_AT_START.isdisjoint(names)
+    # A module is told once it is there. The model loads while these are imported.
+    place = {name: number for number, name in enumerate(names)}
+    beside = ("starlette.applications", "prometheus_client", "server.process.process")
+    assert place["server.process.early_load"] < min(place[name] for name in beside)
 
 
 LONGEST_HOLD = """

@@ -1,0 +1,26 @@
+"""The model's load, begun before most of the server is imported: both take a core at once."""
+
+import time
+
+from engine_ext import Engine, NativeLog
+from server.process.engine_watch import ENGINE_LOST
+from server.process.logs import configure_logs, open_log_file
+from server.settings import Settings
+
+
+class EarlyLoad:
+    """The process's log, which a load needs, and the engine that loads. Once a process.
+
+    Raises: LogFileError; engine_ext's EngineError.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        native_level = None if settings.log_disable else settings.level
+        self.native_log = NativeLog(
+            native_level, max_bytes=settings.log_queue_bytes, abort_status=ENGINE_LOST
+        )
+        configure_logs(settings, self.native_log)
+        open_log_file(settings, self.native_log)
+        self.engine = Engine(settings.engine_config())
+        self.began_s = time.monotonic()
+        self.engine.begin_load()
