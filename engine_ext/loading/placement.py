@@ -27,6 +27,12 @@ class Placement:
         """Whether threads that were asked for have no core."""
         return self.n_threads_asked > max(self.n_threads, self.n_threads_batch)
 
+    @property
+    def leaves_a_core(self) -> bool:
+        """Whether the front end has a core that no thread has that waits by spinning."""
+        taken = {*self.decode_cores}.union(*self.worker_cores)
+        return not taken.issuperset(self.front_end_cores)
+
 
 def place(config: EngineConfig, physical_cores: list[list[int]]) -> Placement:
     """Decide from the cores of the process's affinity mask, the hyper-threads of each together.

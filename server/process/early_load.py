@@ -1,4 +1,4 @@
-"""The model's load, begun before most of the server is imported: both take a core at once."""
+"""The model's load, begun before most of the server is imported where both have a core."""
 
 import time
 
@@ -9,7 +9,10 @@ from server.settings import Settings
 
 
 class EarlyLoad:
-    """The process's log, which a load needs, and the engine that loads. Once a process.
+    """The process's log, which a load needs, and the engine. Once a process.
+
+    `began_s`: when the engine began to load (time.monotonic); None: it has not, since it warms up
+    with threads that wait for one another by spinning, and imports would take one's core.
 
     Raises: LogFileError; engine_ext's EngineError.
     """
@@ -22,5 +25,7 @@ class EarlyLoad:
         configure_logs(settings, self.native_log)
         open_log_file(settings, self.native_log)
         self.engine = Engine(settings.engine_config())
-        self.began_s = time.monotonic()
-        self.engine.begin_load()
+        self.began_s: float | None = None
+        if self.engine.placement.leaves_a_core:
+            self.began_s = time.monotonic()
+            self.engine.begin_load()

@@ -102,6 +102,7 @@ class ServerProcess:
     # -- start ----------------------------------------------------------------------------------
 
     async def _tell_progress(self) -> None:
+        began_s = time.monotonic() if self._load_began_s is None else self._load_began_s
         scheme = "http" if self._settings.ssl_cert_file is None else "https"
         urls = self._listeners.urls(scheme=scheme, prefix=self._settings.api_prefix)
         build = read_build_info()
@@ -146,7 +147,7 @@ class ServerProcess:
             decode_loop=decode_loop.loop,
             threads=placement.n_threads,
             decode_core=placement.decode_cores[0] if placement.is_pinned else None,
-            seconds=round(time.monotonic() - self._load_began_s, 2),
+            seconds=round(time.monotonic() - began_s, 2),
         )
         if not (self._settings.logs_json or self._settings.log_disable):
             line = curl_line(urls[0], self._settings)

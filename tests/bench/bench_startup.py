@@ -15,6 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.rig.hardware import describe_hardware
@@ -22,13 +23,19 @@ from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import free_port
 
 UNPACED = str(Path(sys.executable).with_name("unpaced"))
+LABELS = {
+    "version_s": "`unpaced --version`, s",
+    "health_s": "process start to /health 200, s",
+    "health_cpu_s": "the server's CPU until then, s",
+    "exit_s": "SIGTERM to exit, idle, s",
+}
 LIMITS = {"version_s": 0.3, "health_s": 1.5, "exit_s": 1.0}
 
 
-def time_version() -> float:
+def time_version(program: str) -> float:
     """Seconds of `unpaced --version`."""
     started = time.monotonic()
-    subprocess.run([UNPACED, "--version"], check=True, capture_output=True)
+    subprocess.run([program, "--version"], check=True, capture_output=True)
     return time.monotonic() - started
 
 
@@ -53,12 +60,12 @@ def environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
-def time_server() -> dict[str, float]:
+def time_server(program: str = UNPACED) -> dict[str, float]:
     """One start and one orderly end of an idle server."""
     port = free_port()
     with tempfile.TemporaryFile() as log:
         started = time.monotonic()
-        process = subprocess.Popen([UNPACED, "--port", str(port)], stderr=log, env=environment())
+        process = subprocess.Popen([program, "--port", str(port)], stderr=log, env=environment())
         try:
             while not is_healthy(port):
                 if process.poll() is not None or time.monotonic() - started > 60:
@@ -76,14 +83,30 @@ def time_server() -> dict[str, float]:
     return {"health_s": health, "health_cpu_s": cpu, "exit_s": ended}
 
 
-def measure(n: int) -> dict[str, list[float]]:
-    """`n` times each, after a start that compiles what is not compiled yet."""
-    time_server()
-    servers = [time_server() for _ in range(n)]
-    return {
-        "version_s": [time_version() for _ in range(n)],
-        **{name: [server[name] for server in servers] for name in servers[0]},
-    }
+def measure(n: int, programs: Sequence[str]) -> list[dict[str, list[float]]]:
+    """`n` times each, in turns, after a start that compiles what is not compiled yet."""
+    for program in programs:
+        time_server(program)
+    found: list[dict[str, list[float]]] = [{name: [] for name in LABELS} for _ in programs]
+    for _ in range(n):
+        for program, samples in zip(programs, found, strict=True):
+            samples["version_s"].append(time_version(program))
+            for name, value in time_server(program).items():
+                samples[name].append(value)
+    return found
+
+
+def table_of(samples: dict[str, list[float]]) -> str:
+    """A line a figure."""
+    lines = ["| | best | median | worst | wanted |", "|---|---|---|---|---|"]
+    for name, label in LABELS.items():
+        values = samples[name]
+        wanted = f"< {LIMITS[name]}" if name in LIMITS else ""
+        lines.append(
+            f"| {label} | {min(values):.2f} | {statistics.median(values):.2f} | "
+            f"{max(values):.2f} | {wanted} |"
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -91,31 +114,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=10)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--beside", help="another build's `unpaced`, measured in turns with ours")
     given = parser.parse_args()
     load_before = os.getloadavg()[0]
-    samples = measure(given.n)
+    programs = [UNPACED] if given.beside is None else [UNPACED, given.beside]
+    samples, *other = measure(given.n, programs)
     result = {
         "hardware": describe_hardware(),
         "load_average_before": round(load_before, 2),
         "n": given.n,
         "samples": {name: [round(v, 3) for v in values] for name, values in samples.items()},
     }
-    labels = {
-        "version_s": "`unpaced --version`, s",
-        "health_s": "process start to /health 200, s",
-        "health_cpu_s": "the server's CPU until then, s",
-        "exit_s": "SIGTERM to exit, idle, s",
-    }
-    lines = ["| | best | median | worst | wanted |", "|---|---|---|---|---|"]
-    for name, label in labels.items():
-        values = samples[name]
-        wanted = f"< {LIMITS[name]}" if name in LIMITS else ""
-        lines.append(
-            f"| {label} | {min(values):.2f} | {statistics.median(values):.2f} | "
-            f"{max(values):.2f} | {wanted} |"
-        )
-    table = "\n".join(lines)
+    table = table_of(samples)
     print(table)
+    if other:
+        print(f"\n{given.beside}:\n\n{table_of(other[0])}")
     if given.out is not None:
         save_figures(given.out, "startup", result)
         (given.out / "startup.md").write_text(

@@ -132,3 +132,23 @@ def test_a_core_outside_the_mask_is_refused() -> None:
 def test_bad_configurations_are_refused_by_name(field: str, value: int) -> None:
     with pytest.raises(ValueError, match=rf"^{field}: "):
         EngineConfig(model_path=MODEL, **{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cores", "fields", "leaves_a_core"),
+    [
+        ([[0], [1]], {}, False),
+        ([[0], [1]], {"n_threads": 1}, True),
+        ([[0, 1]], {}, True),  # a hyper-thread is left
+        ([[0]], {}, False),
+        (
+            [[0], [1]],
+            {"n_threads": 1, "pin": False},
+            False,
+        ),  # threads are where the kernel puts them
+    ],
+)
+def test_whether_a_core_is_left_for_the_front_end(
+    cores: list[list[int]], fields: dict[str, object], leaves_a_core: bool
+) -> None:
+    assert placed(cores, **fields).leaves_a_core == leaves_a_core
