@@ -6,6 +6,7 @@ long as half a start, and it installs a Python log callback, which would take th
 of the decode thread.
 """
 
+import functools
 import importlib
 import importlib.metadata
 import re
@@ -46,8 +47,7 @@ def load_native() -> ModuleType:
         raise EngineBuildError(
             f"the native libraries cannot be loaded ({error}): {_remedy(str(error), remedy)}"
         ) from error
-    native.install_log_sink(LOG_WARN)
-    native.install_abort_handler()
+    _install_handlers(native)
     check_libraries(place, Path(native.llama_library()))
     if not place.is_bundled:
         check_version(importlib.metadata.version("llama-cpp-python"))
@@ -58,6 +58,13 @@ def load_native() -> ModuleType:
 
 
 LOG_WARN = 3
+
+
+@functools.cache
+def _install_handlers(native: ModuleType) -> None:
+    """Once: modules that are imported later must not undo what NativeLog has set meanwhile."""
+    native.install_log_sink(LOG_WARN)
+    native.install_abort_handler()
 
 
 def _remedy(error: str, ours: str) -> str:

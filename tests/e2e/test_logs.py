@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.bench.rig.server_process import free_port
 from tests.e2e.test_listening import wait_healthy
@@ -57,8 +58,9 @@ def test_colours_where_they_are_asked_for() -> None:
     assert "\x1b[" in err
 
 
-def test_verbose_shows_what_llama_cpp_says() -> None:
-    assert "llama_model_loader" in run_once("-v")[1]
+@pytest.mark.parametrize("n_threads", ["1", "2"])  # of two cores one may be left for an early load
+def test_verbose_shows_what_llama_cpp_says(n_threads: str) -> None:
+    assert "llama_model_loader" in run_once("-v", "-t", n_threads)[1]
 
 
 def test_silence() -> None:
