@@ -135,7 +135,7 @@ class RequestMiddleware:
             try:
                 self._check_room()
             except ApiError as error:
-                return error
+                return error.with_traceback(None)  # its frames would hold it: a cycle
         return None
 
     def _conclude(self, scope: Scope, record: RequestRecord) -> None:

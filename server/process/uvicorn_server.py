@@ -24,7 +24,7 @@ class UvicornServer(uvicorn.Server):
     """uvicorn's server without its signal handlers: ours drain first."""
 
     def __init__(self, app: Starlette, settings: Settings) -> None:
-        self._protocol = type(
+        self._protocol: type[LimitedHttpProtocol] = type(
             "ConfiguredProtocol",
             (LimitedHttpProtocol,),
             {
@@ -72,10 +72,9 @@ class UvicornServer(uvicorn.Server):
             self.servers = [acceptor]  # type: ignore[list-item]
         self.on_started()
 
-    def _new_protocol(self) -> asyncio.Protocol:
-        protocol: asyncio.Protocol = self._protocol(
-            self.config, self.server_state, self.lifespan.state
-        )
+    def _new_protocol(self, first_bytes: bytes) -> asyncio.Protocol:
+        protocol = self._protocol(self.config, self.server_state, self.lifespan.state)
+        protocol.first_bytes = first_bytes
         return protocol
 
     def end(self) -> None:

@@ -11,22 +11,25 @@ import contextlib
 import errno
 import resource
 import socket
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Final
 
 import orjson
 import structlog
 
 from server.http.errors import JSON_TYPE, RETRY_AFTER_S, unavailable
+from server.http.wire.pace import Pace
 from server.http.wire.waiting_room import WaitingRoom
 
 BACKLOG: Final = 4096
-_BURST: Final = 256  # accepted in a row: milliseconds, and the system's queue is short after them
+ACCEPTING_S: Final = 0.004  # in a row: who is handed over waits for it
 _N_WAITING_MAX: Final = 1024
 _NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
 _POLITE: Final = 64  # of a burst are told why they are refused, which takes as long as accepting
-_N_FEW: Final = 64
-_N_OF_MANY: Final = 4
+_N_FIRST: Final = 16384
 _PAUSE_S: Final = 0.1
 _TELL_EVERY_S: Final = 1.0
 _READ: Final = bytearray(65536)  # what is read to be forgotten
@@ -49,27 +52,32 @@ _STOPPING: Final = _refusal("the server is stopping")
 class Acceptor:
     """Listens on sockets; what it does not serve for want of time gets a 503.
 
-    It has what uvicorn asks of a server. `new_protocol` makes the protocol of a connection.
-    `n_waiting_max`: of `WaitingRoom`. `on_refused` is called for each connection without room.
-    Event loop's thread only.
+    It has what uvicorn asks of a server. `new_protocol` makes the protocol of a connection, which
+    gets the bytes that have come already. `n_waiting_max`: of `WaitingRoom`. `on_refused` is called
+    for each connection without room. Event loop's thread only. `clock`: seconds.
     """
 
     def __init__(
         self,
         listeners: Sequence[socket.socket],
-        new_protocol: Callable[[], asyncio.Protocol],
+        new_protocol: Callable[[bytes], asyncio.Protocol],
         *,
         n_waiting_max: int,
         on_refused: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._listeners = listeners
+        self._clock = clock
+        self._pace = Pace(clock)
         self._new_protocol = new_protocol
         self._on_refused = on_refused
         self._room = WaitingRoom(n_waiting_max)
-        self._has_news = asyncio.Event()
         self._n_refused = 0
         self._loop = asyncio.get_running_loop()
-        self._serving = self._loop.create_task(self._serve())
+        self._next_turn: asyncio.Handle | None = None
+        self._beginning: set[asyncio.Future[None]] = set()
+        self._has_served = False
+        self._is_closed = False
         for listener in listeners:
             listener.setblocking(False)
             listener.listen(BACKLOG)
@@ -80,20 +88,23 @@ class Acceptor:
         for listener in self._listeners:
             if listener.fileno() >= 0:
                 self._loop.remove_reader(listener.fileno())
-        self._serving.cancel()
+        self._is_closed = True
+        if self._next_turn is not None:
+            self._next_turn.cancel()
         for connection in self._room.take_all():
             _answer(connection, _STOPPING)
             connection.close()
 
     async def wait_closed(self) -> None:
         """Until nobody is handed over any more."""
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._serving
+        if self._beginning:
+            await asyncio.wait(self._beginning)
 
     def _accept(self, listener: socket.socket) -> None:
         n_refused = 0
+        ends = self._clock() + ACCEPTING_S
         try:
-            for _ in range(_BURST):
+            while self._clock() < ends:
                 superfluous = self._room.add(listener.accept()[0])
                 if superfluous is not None:
                     n_refused += 1
@@ -102,7 +113,8 @@ class Acceptor:
             if error.errno in _NO_DESCRIPTORS:
                 self._pause(listener)
         finally:
-            self._has_news.set()
+            self._has_served = True
+            self._serve()
 
     def _refuse(self, connection: socket.socket, *, is_told: bool) -> None:
         self._on_refused()
@@ -117,7 +129,7 @@ class Acceptor:
         self._loop.call_later(_PAUSE_S, self._go_on, listener)
 
     def _go_on(self, listener: socket.socket) -> None:
-        if listener.fileno() >= 0 and not self._serving.done():
+        if listener.fileno() >= 0 and not self._is_closed:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
 
     def _count_refused(self) -> None:
@@ -129,22 +141,44 @@ class Acceptor:
         _log.warning("connections refused: too many wait to be served", n=self._n_refused)
         self._n_refused = 0
 
-    async def _serve(self) -> None:
-        """All that wait in a turn of the loop; of a crowd a few, or a turn would take long."""
-        while True:
-            if len(self._room) == 0:
-                self._has_news.clear()
-                await self._has_news.wait()
-            n_taken = len(self._room) if len(self._room) <= _N_FEW else _N_OF_MANY
-            taken = [self._room.take() for _ in range(n_taken)]
-            if n_taken == 1:  # without a task of its own
-                await self._hand_over(taken[0])
-            else:
-                await asyncio.gather(*map(self._hand_over, taken))
+    def _next(self) -> None:
+        """Another turn has begun while some wait."""
+        self._next_turn = None
+        if self._has_served:  # in the turn before, after its accepting
+            self._has_served = False
+            self._next_turn = self._loop.call_soon(self._next)
+        else:
+            self._serve()
 
-    async def _hand_over(self, connection: socket.socket) -> None:
+    def _serve(self) -> None:
+        """Hand a few over, and more in the next turn: a turn of all of a crowd would take long."""
+        for _ in range(min(self._pace.n_of_turn(), len(self._room))):
+            self._hand_over(self._room.take())
+        if len(self._room) == 0:
+            self._pace.rest()
+        elif self._next_turn is None:
+            self._next_turn = self._loop.call_soon(self._next)
+
+    def _hand_over(self, connection: socket.socket) -> None:
+        """Begin at once what a task would begin a turn later."""
+        beginning = self._begin(connection)
+        with contextlib.suppress(StopIteration):
+            made: asyncio.Future[None] = beginning.send(None)
+            self._beginning.add(made)
+            made.add_done_callback(partial(self._go_on_with, beginning))
+
+    def _go_on_with(
+        self, beginning: Coroutine[asyncio.Future[None], None, None], made: asyncio.Future[None]
+    ) -> None:
+        self._beginning.discard(made)
+        with contextlib.suppress(StopIteration):
+            beginning.send(None)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        # What has come is read here: the loop would look for it only in its next turn.
+        new_protocol = partial(self._new_protocol, _read_first(connection))
         try:
-            await self._loop.connect_accepted_socket(self._new_protocol, connection)
+            await self._loop.connect_accepted_socket(new_protocol, connection)
         except Exception:
             _log.exception("a connection could not be served")
             connection.close()
@@ -155,6 +189,13 @@ def count_places() -> int:
     n_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     is_limited = n_files != resource.RLIM_INFINITY
     return max(1, min(_N_WAITING_MAX, n_files // 10)) if is_limited else _N_WAITING_MAX
+
+
+def _read_first(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(_N_FIRST, socket.MSG_DONTWAIT)
+    except OSError:  # nothing has come yet, or whoever reads next finds out
+        return b""
 
 
 def _answer(connection: socket.socket, answer: bytes) -> None:

@@ -4,23 +4,35 @@ import asyncio
 import resource
 import socket
 from contextlib import ExitStack
+from functools import partial
 from typing import cast
 
 import pytest
 
 from server.http.wire import acceptor
-from server.http.wire.acceptor import Acceptor, count_places
+from server.http.wire.acceptor import ACCEPTING_S, Acceptor, count_places
+from server.http.wire.pace import N_MAX
 
 
 class Greeter(asyncio.Protocol):
     """Answers the first bytes and closes."""
 
+    def __init__(self, first_bytes: bytes) -> None:
+        self._first_bytes = first_bytes
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._first_bytes:
+            self.data_received(self._first_bytes)
 
     def data_received(self, data: bytes) -> None:
         self._transport.write(b"served")
         self._transport.close()
+
+
+def remember(seen: list[bytes], first_bytes: bytes) -> Greeter:
+    seen.append(first_bytes)
+    return Greeter(first_bytes)
 
 
 def listener() -> socket.socket:
@@ -68,39 +80,88 @@ def test_those_without_room_get_a_503_and_are_counted() -> None:
     assert len(n_refused) == 8
 
 
+def test_a_turn_accepts_for_a_time_and_begins_what_has_come_at_once() -> None:
+    first: list[bytes] = []
+    ticks = iter(range(1000))
+
+    async def run() -> list[int]:
+        with listener() as where, ExitStack() as stack:
+            clients(stack, where, 25, b"POST / HTTP/1.1\r\n")
+            server = Acceptor(
+                [where],
+                partial(remember, first),
+                n_waiting_max=64,
+                on_refused=lambda: None,
+                clock=lambda: next(ticks) * ACCEPTING_S / 11,
+            )
+            counts = []
+            for _ in range(3):
+                server._accept(where)
+                counts.append(len(first))
+            server.close()
+            await server.wait_closed()
+            return counts
+
+    assert asyncio.run(run()) == [10, 20, 25]
+    assert first == [b"POST / HTTP/1.1\r\n"] * 25
+
+
+def test_a_probe_behind_a_crowd_begins_in_the_turn_that_accepts_it() -> None:
+    first: list[bytes] = []
+
+    async def run() -> None:
+        with listener() as where, ExitStack() as stack:
+            clients(stack, where, 40, b"POST / HTTP/1.1\r\n")
+            clients(stack, where, 1, b"GET / HTTP/1.1\r\n")
+            server = Acceptor(
+                [where],
+                partial(remember, first),
+                n_waiting_max=64,
+                on_refused=lambda: None,
+                clock=lambda: 0.0,
+            )
+            server._accept(where)
+            server.close()
+            await server.wait_closed()
+
+    asyncio.run(run())
+    assert len(first) == N_MAX
+    assert first[0] == b"GET / HTTP/1.1\r\n"
+
+
 def test_those_that_wait_at_its_end_are_told() -> None:
     async def run() -> list[bytes]:
         with listener() as where, ExitStack() as stack:
-            asked = clients(stack, where, 3, b"POST / HTTP/1.1\r\n")
-            server = Acceptor([where], Greeter, n_waiting_max=4, on_refused=lambda: None)
+            asked = clients(stack, where, N_MAX + 3, b"POST / HTTP/1.1\r\n")
+            server = Acceptor([where], Greeter, n_waiting_max=32, on_refused=lambda: None)
             server._accept(where)
             server.close()
             server.close()
             return [await read_all(connection) for connection in asked]
 
-    assert all(b"the server is stopping" in answer for answer in asyncio.run(run()))
+    answers = asyncio.run(run())
+    assert answers[:N_MAX] == [b"served"] * N_MAX
+    assert all(b"the server is stopping" in answer for answer in answers[N_MAX:])
 
 
 def test_a_connection_that_cannot_be_served_is_not_the_last() -> None:
     n_made = []
 
-    def make() -> asyncio.Protocol:
+    def make(first_bytes: bytes) -> asyncio.Protocol:
         n_made.append(1)
         if len(n_made) == 1:
             raise ValueError
-        return Greeter()
+        return Greeter(first_bytes)
 
     async def run() -> list[bytes]:
         with listener() as where, ExitStack() as stack:
             asked = clients(stack, where, 2, b"GET / HTTP/1.1\r\n")
             server = Acceptor([where], make, n_waiting_max=4, on_refused=lambda: None)
-            with pytest.raises(ConnectionResetError):  # what it sent has not been read
-                await read_all(asked[0])
-            answer = await read_all(asked[1])
+            answers = [await read_all(connection) for connection in asked]
             server.close()
-            return [answer]
+            return answers
 
-    assert asyncio.run(run()) == [b"served"]
+    assert asyncio.run(run()) == [b"", b"served"]
 
 
 def test_it_goes_on_once_descriptors_are_free_again() -> None:
