@@ -17,6 +17,8 @@ _BAD_ELEMENT = (
 )
 # A key that is a token id; 19 digits are more than any has.
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+# Of a text in `logit_bias`, for each token that it may have.
+_LETTERS_A_BIAS: Final = 8
 # Items between two looks at the event loop: a few milliseconds.
 _SLICE: Final = 4096
 
@@ -143,7 +145,7 @@ async def read_logit_bias(
     """`logit_bias` as (id, bias): [[id or string, number or false], ...] or {"id or string": ...}.
 
     Every token of a string is biased; false bans. None if the request has none.
-    Raises: ApiError (400) naming the field, also for over `n_max` tokens.
+    Raises: ApiError (400) naming the field, also for over `n_max` tokens or 8 letters for each.
     """
     if entries is None:
         return None
@@ -163,6 +165,13 @@ async def read_logit_bias(
         pairs.append((key, _bias(value)))
     if not texts:
         return cast("list[tuple[int, float]]", pairs)
+    # Tokenising takes a second for 4 MB: what is too long for its tokens is counted before.
+    n_letters_max = _LETTERS_A_BIAS * n_max
+    if sum(map(len, texts)) > n_letters_max:
+        raise _bad_bias(
+            f"at most {n_letters_max} letters of text, "
+            f"{_LETTERS_A_BIAS} for each token (--max-logit-bias)"
+        )
     tokens = await engine.tokenize_all(texts, add_special=False, parse_special=False)
     if sum(map(len, tokens)) > n_max:
         raise _too_many_biases(n_max)

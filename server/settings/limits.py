@@ -73,7 +73,7 @@ class LimitSettings(OptionGroup):
         Field(ge=1),
         Option(
             ("--max-logit-bias",),
-            "tokens that a request's logit_bias may name; 400 beyond",
+            "tokens that a request's logit_bias may name, by texts of 8 letters each; 400 beyond",
             metavar="N",
         ),
     ] = 32_768

@@ -117,6 +117,20 @@ def test_extreme_but_legal_values(server: Server, n_vocab: int) -> None:
         assert served(server), extreme
 
 
+@pytest.mark.parametrize("n_texts", [1, 3])
+def test_long_texts_of_biases_are_refused_before_they_are_tokenised(
+    server: Server, n_texts: int
+) -> None:
+    """What is refused for its tokens is told their limit: that needs them, a second for 4 MB."""
+    text = "a" * (8 * 32_768 // n_texts + 1)
+    body = {"prompt": PROMPT, "logit_bias": [[text, 1]] * n_texts}
+    response = server.post("/completion", body)
+    assert response.status_code == 400
+    assert "262144 letters of text" in response.json()["error"]["message"]
+    body["logit_bias"] = [[text[: -2 * n_texts], 1]] * n_texts
+    assert "at most 32768 tokens" in server.post("/completion", body).json()["error"]["message"]
+
+
 def test_a_prompt_longer_than_the_context(server: Server) -> None:
     n_ctx = server.client.get("/props").json()["default_generation_settings"]["n_ctx"]
     token = server.post("/tokenize", {"content": PROMPT}).json()["tokens"][0]

@@ -56,7 +56,7 @@ async def serve(sent: bytes, n: int) -> list[weakref.ref[LimitedHttpProtocol]]:
                 assert b"served" in await reader.read(4096)
             writer.close()
         async with asyncio.timeout(10):
-            while state.connections or state.tasks or len(made) < n:
+            while state.connections or state.tasks or len(made) < n:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         acceptor.close()
         await acceptor.wait_closed()
