@@ -10,8 +10,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from server.http.wire.acceptor import Acceptor, count_places
+from server.http.wire.handed_over import HandedOverProtocol
 from server.http.wire.header_deadlines import HeaderDeadlines
-from server.http.wire.protocol import LimitedHttpProtocol
 from server.http.wire.send_deadlines import SendDeadlines
 from server.settings import Settings
 
@@ -24,9 +24,9 @@ class UvicornServer(uvicorn.Server):
     """uvicorn's server without its signal handlers: ours drain first."""
 
     def __init__(self, app: Starlette, settings: Settings) -> None:
-        self._protocol: type[LimitedHttpProtocol] = type(
+        self._protocol: type[HandedOverProtocol] = type(
             "ConfiguredProtocol",
-            (LimitedHttpProtocol,),
+            (HandedOverProtocol,),
             {
                 "max_header_bytes": settings.max_header_bytes,
                 "header_deadlines": HeaderDeadlines(settings.header_timeout),

@@ -42,8 +42,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     max_header_bytes = 64 * 1024
     header_deadlines = HeaderDeadlines(10.0)
     send_deadlines = SendDeadlines(30.0)
-    first_bytes = b""
-    """What was read from the connection before it was handed over."""
 
     def __init__(
         self,
@@ -76,15 +74,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if connection is not None and connection.family == socket.AF_UNIX:
             self.server = ("unix", None)
         self.header_deadlines.begin(self, self.loop)
-        if self.first_bytes:
-            self.data_received(self.first_bytes)
-            self.first_bytes = b""
-            if self.flow.read_paused:  # the transport begins to read only after this
-                self.loop.call_soon(self._pause_again)
-
-    def _pause_again(self) -> None:
-        if self.flow.read_paused:
-            self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         # After an error uvicorn leaves it running, and it holds the request for 75 s.
@@ -98,14 +87,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if running is not None and not running.response_complete:
             running.disconnected = True
             running.message_event.set()
-        self._forget_requests()
-
-    def _forget_requests(self) -> None:
-        # They know the connection: as a cycle everything of theirs would wait for the collector,
-        # which stopped the event loop for 25 to 40 ms each second of a flood of connections.
-        self._running = self._half_closed = None
-        self.cycle = self.scope = None  # type: ignore[assignment]
-        self.pipeline.clear()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends no more; True if it is owed an answer, which it may be waiting for."""

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import Server
 
+from server.http.wire.handed_over import HandedOverProtocol
 from server.http.wire.protocol import LimitedHttpProtocol
 from server.process.uvicorn_server import UvicornServer
 
@@ -49,7 +50,12 @@ def test_it_is_what_was_replaced(method: FunctionType, known: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs"), [(LimitedHttpProtocol, HttpToolsProtocol), (UvicornServer, Server)]
+    ("ours", "theirs"),
+    [
+        (LimitedHttpProtocol, HttpToolsProtocol),
+        (HandedOverProtocol, LimitedHttpProtocol),
+        (UvicornServer, Server),
+    ],
 )
 def test_everything_replaced_is_listed(ours: type, theirs: type) -> None:
     for name, method in vars(ours).items():

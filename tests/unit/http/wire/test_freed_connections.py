@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 
 from server.http.wire.acceptor import Acceptor
 from server.http.wire.connection import connection_of
-from server.http.wire.protocol import LimitedHttpProtocol
+from server.http.wire.handed_over import HandedOverProtocol
 
 ASKED = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 LEFT_UNFINISHED = ASKED.replace(b"Content-Length: 2", b"Content-Length: 3")
@@ -34,15 +34,15 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"served"})
 
 
-async def serve(sent: bytes, n: int) -> list[weakref.ref[LimitedHttpProtocol]]:
+async def serve(sent: bytes, n: int) -> list[weakref.ref[HandedOverProtocol]]:
     """The protocols of so many connections whose clients have sent this and left."""
-    config = uvicorn.Config(application, http=LimitedHttpProtocol, lifespan="off", log_config=None)
+    config = uvicorn.Config(application, http=HandedOverProtocol, lifespan="off", log_config=None)
     config.load()
     state = ServerState()
-    made: list[weakref.ref[LimitedHttpProtocol]] = []
+    made: list[weakref.ref[HandedOverProtocol]] = []
 
-    def new_protocol(first_bytes: bytes) -> LimitedHttpProtocol:
-        protocol = LimitedHttpProtocol(config, state, {})
+    def new_protocol(first_bytes: bytes) -> HandedOverProtocol:
+        protocol = HandedOverProtocol(config, state, {})
         protocol.first_bytes = first_bytes
         made.append(weakref.ref(protocol))
         return protocol
