@@ -192,7 +192,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if 0 < len(self.pipeline) <= _PIPELINED_MAX:
             self.flow.resume_reading()  # or nobody sees that the client leaves
-        connection = Connection(self._write, self._take_body, self._was_cut_off)
+        connection = Connection(self._write, self._take_body, lambda: self._is_slow)
         self.scope["extensions"] = connection.to_extensions()  # its task has not run yet
 
     def on_body(self, body: bytes) -> None:
@@ -292,9 +292,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._is_slow = True
         _log.info("cut off a client that does not read", unread_bytes=self.unread_bytes())
         self.transport.abort()
-
-    def _was_cut_off(self) -> bool:
-        return self._is_slow
 
     def _write(self, data: bytes) -> bool:
         # As uvicorn's RequestResponseCycle.send does.
