@@ -1,0 +1,153 @@
+#include "device/kernels/ggml_device.cuh"
+#include "device/kernels/head_rope.h"
+#include "device/kernels/launch.cuh"
+
+namespace unpaced {
+namespace {
+
+// As ggml has for heads with a norm: the sum of squares hangs on it.
+constexpr int kThreads = 256;
+
+__device__ float yarn_ramp(float low, float high, int i0) {
+  const float y = (i0 / 2 - low) / max(0.001f, high - low);
+  return 1.0f - min(1.0f, max(0.0f, y));
+}
+
+struct Turn {
+  float cos_theta;
+  float sin_theta;
+};
+
+// rope_yarn<true>() of rope.cu and what stands before it.
+template <bool kFactors>
+__device__ Turn turn_of(const RopeAngles& angles, int position, int i0) {
+  const float theta_base = position * powf(angles.theta_scale, i0 / 2.0f);
+  const float factor = kFactors ? angles.factors[i0 / 2] : 1.0f;
+  const float theta_extrap = theta_base / factor;
+  const float theta_interp = angles.freq_scale * theta_extrap;
+  float theta = theta_interp;
+  float mscale = angles.attn_factor;
+  if (angles.ext_factor != 0.0f) {
+    const float ramp_mix = yarn_ramp(angles.corr_low, angles.corr_high, i0) * angles.ext_factor;
+    theta = theta_interp * (1 - ramp_mix) + theta_extrap * ramp_mix;
+    mscale *= 1.0f + 0.1f * logf(1.0f / angles.freq_scale);
+  }
+  return {cosf(theta) * mscale, sinf(theta) * mscale};
+}
+
+// A product is rounded by itself, or not at all within a sum: which of two is the compiler's
+// choice, and another one in each of ggml's kernels.
+__device__ float turned_first(const Turn& turn, float x0, float x1) {
+  return __fmaf_rn(x0, turn.cos_theta, -__fmul_rn(x1, turn.sin_theta));
+}
+
+template <bool kNorm>
+__device__ float turned_second(const Turn& turn, float x0, float x1) {
+  if constexpr (kNorm) return __fmaf_rn(x1, turn.cos_theta, __fmul_rn(x0, turn.sin_theta));
+  return __fmaf_rn(x0, turn.sin_theta, __fmul_rn(x1, turn.cos_theta));
+}
+
+// A head's values where they go.
+class HeadOutput {
+ public:
+  __device__ HeadOutput(const RopeHeads& heads, int head, int head_size) : heads_(heads) {
+    const std::int64_t offset = static_cast<std::int64_t>(head) * head_size;
+    if (heads.out != nullptr) {
+      out_ = heads.out + offset;
+    } else {
+      cache_ = static_cast<half*>(heads.cache) + *heads.row * heads.cache_stride + offset;
+    }
+  }
+
+  __device__ void put(int i, float value) const {
+    if (cache_ != nullptr) {
+      cache_[i] = ggml_cuda_cast<half>(value);
+    } else if (heads_.has_scale) {
+      out_[i] = heads_.scale * value + heads_.scale_bias;
+    } else {
+      out_[i] = value;
+    }
+  }
+
+ private:
+  const RopeHeads& heads_;
+  float* out_ = nullptr;
+  half* cache_ = nullptr;
+};
+
+__device__ float norm_scale(const RopeHeads& heads, const float* x, int head_size, float* sums) {
+  float tmp = 0.0f;
+  for (int col = threadIdx.x; col < head_size; col += kThreads) {
+    const float xi = x[col];
+    tmp += xi * xi;
+  }
+  tmp = block_reduce<block_reduce_method::SUM, kThreads>(tmp, sums);
+  return rsqrtf(tmp / head_size + heads.epsilon);
+}
+
+template <bool kNorm, bool kFactors>
+__device__ void turn_head(const HeadRope& rope, const RopeHeads& heads, int head, float* sums) {
+  const float* x = heads.input + head * heads.stride;
+  const float scale = kNorm ? norm_scale(heads, x, rope.head_size, sums) : 0.0f;
+  const RopeAngles& angles = rope.angles;
+  const HeadOutput out(heads, head, rope.head_size);
+  const int position = *angles.position;
+  for (int i0 = 2 * static_cast<int>(threadIdx.x); i0 < rope.head_size; i0 += 2 * kThreads) {
+    const bool turned = i0 < angles.n_dims;
+    const int ix0 = angles.neox && turned ? i0 / 2 : i0;
+    const int ix1 = angles.neox && turned ? i0 / 2 + angles.n_dims / 2 : i0 + 1;
+    float x0 = x[ix0];
+    float x1 = x[ix1];
+    if constexpr (kNorm) {
+      x0 = scale * x0 * heads.norm_weight[ix0];
+      x1 = scale * x1 * heads.norm_weight[ix1];
+    }
+    if (!turned) {
+      out.put(ix0, x0);
+      out.put(ix1, x1);
+      continue;
+    }
+    const Turn turn = turn_of<kFactors>(angles, position, i0);
+    out.put(ix0, turned_first(turn, x0, x1));
+    out.put(ix1, turned_second<kNorm>(turn, x0, x1));
+  }
+}
+
+__device__ void copy_head(const HeadRope& rope, int head) {
+  const float* x = rope.value.input + head * rope.value.stride;
+  const HeadOutput out(rope.value, head, rope.head_size);
+  for (int i = threadIdx.x; i < rope.head_size; i += kThreads) out.put(i, x[i]);
+}
+
+// A block a head: Q's, then K's, then V's.
+template <bool kNorm, bool kFactors>
+__global__ void __launch_bounds__(kThreads) head_rope(const HeadRope rope) {
+  __shared__ float sums[32];
+  let_later_kernels_start();
+  await_earlier_kernels();
+  int head = static_cast<int>(blockIdx.x);
+  if (head < rope.query.n_heads) {
+    turn_head<kNorm, kFactors>(rope, rope.query, head, sums);
+    return;
+  }
+  head -= rope.query.n_heads;
+  if (head < rope.key.n_heads) {
+    turn_head<kNorm, kFactors>(rope, rope.key, head, sums);
+    return;
+  }
+  copy_head(rope, head - rope.key.n_heads);
+}
+
+}  // namespace
+
+void enqueue_head_rope(const HeadRope& rope, const Card& card, CUstream_st* stream) {
+  const auto n_heads =
+      static_cast<unsigned>(rope.query.n_heads + rope.key.n_heads + rope.value.n_heads);
+  const bool has_norm = rope.query.norm_weight != nullptr;
+  const bool has_factors = rope.angles.factors != nullptr;
+  const auto kernel = has_norm ? (has_factors ? head_rope<true, true> : head_rope<true, false>)
+                               : (has_factors ? head_rope<false, true> : head_rope<false, false>);
+  launch(kernel, {dim3(n_heads), dim3(kThreads), 0}, card, stream, rope);
+}
+
+}  // namespace unpaced

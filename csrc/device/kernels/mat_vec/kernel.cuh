@@ -1,0 +1,137 @@
+// The mat-vec kernel (product.h), and how its builds are found and launched.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "device/kernels/launch.cuh"
+#include "device/kernels/mat_vec/device_place.cuh"
+#include "device/kernels/mat_vec/formats.h"
+#include "device/kernels/mat_vec/plan.h"
+#include "device/kernels/mat_vec/product.h"
+
+namespace unpaced::mat_vec {
+
+// Two blocks a multiprocessor: 128 registers a thread.
+template <class Shape>
+__global__ void __launch_bounds__(kBlockThreads, 2)
+    mat_vec_kernel(const __grid_constant__ Task task) {
+  extern __shared__ __align__(128) std::uint8_t shared[];
+  __shared__ __align__(8) StageBarriers barriers;
+  DevicePlace place(shared, barriers, blockIdx.x, gridDim.x);
+  BlockWork<Shape, DevicePlace>(task, place).run();
+}
+
+// Two products of one input, in formats of their own: each has so many of the blocks.
+template <class First, class Second>
+__global__ void __launch_bounds__(kBlockThreads, 2)
+    mat_vec_pair_kernel(const __grid_constant__ TaskPair tasks) {
+  extern __shared__ __align__(128) std::uint8_t shared[];
+  __shared__ __align__(8) StageBarriers barriers;
+  const int n_first = tasks.n_first_blocks, block = blockIdx.x;
+  if (block < n_first) {
+    DevicePlace place(shared, barriers, block, n_first);
+    BlockWork<First, DevicePlace>(tasks.first, place).run();
+  } else {
+    DevicePlace place(shared, barriers, block - n_first, gridDim.x - n_first);
+    BlockWork<Second, DevicePlace>(tasks.second, place).run();
+  }
+}
+
+template <class Kernel>
+void allow_shared(Kernel kernel, std::int32_t bytes) {
+  // Once a process would do: a card is one. It costs less than a launch.
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+             "cudaFuncSetAttribute");
+  // Or the driver may keep so much of it as cache that one block of two finds room.
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared),
+             "cudaFuncSetAttribute");
+}
+
+template <class Shape>
+void launch_shape(const Plan& plan, const Card& card, cudaStream_t stream) {
+  const auto kernel = mat_vec_kernel<Shape>;
+  // Once a process would do: a card is one. It costs less than a launch.
+  cuda_check(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes),
+      "cudaFuncSetAttribute");
+  launch(kernel,
+         {.grid = dim3(static_cast<unsigned>(plan.n_thread_blocks)),
+          .block = dim3(kBlockThreads),
+          .shared_bytes = static_cast<std::size_t>(plan.shared_bytes)},
+         card, stream, plan.task);
+}
+
+template <class Format, int kWarps>
+void launch_build(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
+  constexpr int kHeld = kHeldValues / Step<Format>::kValues;
+  if (build.held) {
+    build.rows == 1 ? launch_shape<Shape<Format, kWarps, 1, 1, false, kHeld>>(plan, card, stream)
+                    : launch_shape<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan, card, stream);
+  } else if (build.wide) {
+    switch (build.columns) {
+      case 2:
+        return launch_shape<Shape<Format, kWarps, 4, 2, true, 0>>(plan, card, stream);
+      case 4:
+        return launch_shape<Shape<Format, kWarps, 4, 4, true, 0>>(plan, card, stream);
+      default:
+        return launch_shape<Shape<Format, kWarps, 4, 8, true, 0>>(plan, card, stream);
+    }
+  } else {
+    switch (build.rows) {
+      case 1:
+        return launch_shape<Shape<Format, kWarps, 1, 1, false, 0>>(plan, card, stream);
+      case 2:
+        return launch_shape<Shape<Format, kWarps, 2, 1, false, 0>>(plan, card, stream);
+      default:
+        return launch_shape<Shape<Format, kWarps, 4, 1, false, 0>>(plan, card, stream);
+    }
+  }
+}
+
+template <class First, class Second>
+void launch_shapes(const PlanPair& plans, const Card& card, cudaStream_t stream) {
+  const auto kernel = mat_vec_pair_kernel<First, Second>;
+  const std::int32_t shared = std::max(plans.first.shared_bytes, plans.second.shared_bytes);
+  allow_shared(kernel, shared);
+  launch(kernel,
+         {.grid = dim3(
+              static_cast<unsigned>(plans.first.n_thread_blocks + plans.second.n_thread_blocks)),
+          .block = dim3(kBlockThreads),
+          .shared_bytes = static_cast<std::size_t>(shared)},
+         card, stream, TaskPair{plans.first.task, plans.second.task, plans.first.n_thread_blocks});
+}
+
+// Two formats' builds of two rows, and of several columns.
+template <class First, class Second, int kWarps>
+void launch_pair(const Build& build, const PlanPair& plans, const Card& card, cudaStream_t stream) {
+  const auto launch_both = [&]<int kRows, int kColumns, bool kWide, bool kHolds>() {
+    launch_shapes<Shape<First, kWarps, kRows, kColumns, kWide,
+                        kHolds ? kHeldValues / Step<First>::kValues : 0>,
+                  Shape<Second, kWarps, kRows, kColumns, kWide,
+                        kHolds ? kHeldValues / Step<Second>::kValues : 0>>(plans, card, stream);
+  };
+  if (build.held) return launch_both.template operator()<2, 1, false, true>();
+  if (!build.wide) return launch_both.template operator()<2, 1, false, false>();
+  switch (build.columns) {
+    case 2:
+      return launch_both.template operator()<4, 2, true, false>();
+    case 4:
+      return launch_both.template operator()<4, 4, true, false>();
+    default:
+      return launch_both.template operator()<4, 8, true, false>();
+  }
+}
+
+// Of weights that are not quantised: two rows at once, whatever ggml's warps.
+template <class Format, int kWarps = 8>
+void launch_floats(const Plan& plan, const Card& card, cudaStream_t stream) {
+  if (plan.warps == kWarps)
+    launch_shape<Shape<Format, kWarps, 2, 1, false, 0>>(plan, card, stream);
+  else if constexpr (kWarps > 1)
+    launch_floats<Format, kWarps - 1>(plan, card, stream);
+}
+
+}  // namespace unpaced::mat_vec

@@ -1,0 +1,285 @@
+// Which mat-vecs are ours, how each is built, and its launch.
+#include "device/kernels/mat_vec.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "device/kernels/mat_vec/formats.h"
+#include "device/kernels/mat_vec/plan.h"
+#include "device/kernels/weights/float_weights.h"
+#include "device/kernels/weights/k_quants.h"
+#include "device/kernels/weights/small_blocks.h"
+
+namespace unpaced {
+namespace {
+
+using mat_vec::Build;
+using mat_vec::Plan;
+
+struct Format {
+  WeightFormat name;
+  mat_vec::FormatFacts facts;
+  mat_vec::LaunchFormat launch;
+};
+
+constexpr std::array<Format, 11> kFormats = {{
+    {WeightFormat::kQ4_K, mat_vec::facts_of<mat_vec::Q4K>(), mat_vec::launch_q4_k},
+    {WeightFormat::kQ5_K, mat_vec::facts_of<mat_vec::Q5K>(), mat_vec::launch_q5_k},
+    {WeightFormat::kQ6_K, mat_vec::facts_of<mat_vec::Q6K>(), mat_vec::launch_q6_k},
+    {WeightFormat::kQ8_0, mat_vec::facts_of<mat_vec::Q8_0>(), mat_vec::launch_q8_0},
+    {WeightFormat::kQ4_0, mat_vec::facts_of<mat_vec::Q4_0>(), mat_vec::launch_q4_0},
+    {WeightFormat::kQ5_0, mat_vec::facts_of<mat_vec::Q5_0>(), mat_vec::launch_q5_0},
+    {WeightFormat::kIq4Xs, mat_vec::facts_of<mat_vec::Iq4Xs>(), mat_vec::launch_iq4_xs},
+    {WeightFormat::kMxfp4, mat_vec::facts_of<mat_vec::Mxfp4>(), mat_vec::launch_mxfp4},
+    {WeightFormat::kF32, mat_vec::facts_of<mat_vec::F32>(), mat_vec::launch_f32},
+    {WeightFormat::kF16, mat_vec::facts_of<mat_vec::F16>(), mat_vec::launch_f16},
+    {WeightFormat::kBf16, mat_vec::facts_of<mat_vec::Bf16>(), mat_vec::launch_bf16},
+}};
+
+struct FormatPair {
+  WeightFormat first;
+  WeightFormat second;
+  mat_vec::LaunchPair launch;
+};
+
+constexpr std::array<FormatPair, 3> kPairs = {{
+    {WeightFormat::kQ4_K, WeightFormat::kQ6_K, mat_vec::launch_q4_k_and_q6_k},
+    {WeightFormat::kQ5_K, WeightFormat::kQ6_K, mat_vec::launch_q5_k_and_q6_k},
+    {WeightFormat::kIq4Xs, WeightFormat::kQ5_K, mat_vec::launch_iq4_xs_and_q5_k},
+}};
+
+// What the kernels of quantised weights are built for so far: ggml's warps for one column.
+constexpr std::int32_t kWarps = 4;
+
+bool is_quantised(const Format& format) {
+  return format.name != WeightFormat::kF32 && format.name != WeightFormat::kF16 &&
+         format.name != WeightFormat::kBf16;
+}
+
+const Format* find_format(WeightFormat name) {
+  const auto* found = std::ranges::find(kFormats, name, &Format::name);
+  return found == kFormats.end() ? nullptr : found;
+}
+
+std::span<const MatVecMatrix> matrices_of(const MatVec& mat_vec) {
+  return std::span(mat_vec.matrices).first(static_cast<std::size_t>(mat_vec.n_matrices));
+}
+
+bool is_multiple(const void* pointer, std::int64_t stride, std::int64_t expert_stride,
+                 std::int32_t unit) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(unit) == 0 &&
+         stride % unit == 0 && expert_stride % unit == 0;
+}
+
+std::string why_no_matrix(const MatVecMatrix& matrix, const MatVec& mat_vec, const Format& format,
+                          const Card& card) {
+  if (matrix.n_rows <= 0) return "a matrix has no rows";
+  if (mat_vec.n_values <= 0 || mat_vec.n_values % format.facts.values != 0)
+    return "its rows are no whole blocks of weights";
+  if (!is_multiple(matrix.weights, matrix.row_bytes, matrix.expert_bytes, format.facts.alignment))
+    return "its weights are not aligned";
+  if (is_quantised(format) && mat_vec::ggml_warps(mat_vec, card) != kWarps)
+    return "ggml sums rows in another order on this card";
+  return "";
+}
+
+std::string why_no_end(const MatVec& mat_vec) {
+  const bool paired = mat_vec.end == MatVecEnd::kGlu;
+  const MatVecMatrix &gate = mat_vec.matrices[0], &up = mat_vec.matrices[1];
+  if (paired && (mat_vec.n_matrices != 2 || gate.n_rows != up.n_rows || gate.format != up.format))
+    return "gate and up are not two matrices of one shape";
+  if (mat_vec.experts != nullptr && mat_vec.n_columns != 1) return "experts have one column";
+  if (mat_vec.experts != nullptr && mat_vec.n_matrices != (paired ? 2 : 1))
+    return "experts have one product";
+  return "";
+}
+
+// Builds for one column, the one to take unmeasured first. Short inputs fit into registers, which
+// spares shared memory; two rows at once share what is left to read.
+constexpr Build kOneColumn[] = {
+    {.rows = 2, .held = true, .blocks_per_multiprocessor = 2},
+    {.rows = 2, .blocks_per_multiprocessor = 2},
+    {.rows = 1, .held = true, .blocks_per_multiprocessor = 2},
+    {.rows = 1, .blocks_per_multiprocessor = 2},
+    {.rows = 4, .blocks_per_multiprocessor = 2},
+    {.rows = 2, .held = true},
+    {.rows = 2},
+    {.rows = 2, .held = true, .launches_at_once = 2},
+    {.rows = 2, .launches_at_once = 2},
+    {.rows = 4, .launches_at_once = 2},
+    {.rows = 2, .blocks_per_multiprocessor = 2, .stage_bytes = 9216},
+    {.rows = 4, .stage_bytes = 9216},
+    {.rows = 2, .blocks_per_multiprocessor = 2, .stage_bytes = 2304},
+};
+
+constexpr Build several_columns(std::int32_t columns, std::int32_t blocks, std::int32_t bytes) {
+  return {.rows = 4,
+          .columns = columns,
+          .wide = true,
+          .blocks_per_multiprocessor = blocks,
+          .stage_bytes = bytes};
+}
+
+// A product's matrices by format, the first one's of a pair first. None: no kernel has them.
+struct Parts {
+  std::vector<MatVec> each;
+  std::vector<const Format*> formats;
+  mat_vec::LaunchPair launch_pair = nullptr;
+};
+
+// The matrices of one format.
+MatVec part_of(const MatVec& mat_vec, WeightFormat format) {
+  MatVec part = mat_vec;
+  part.n_matrices = 0;
+  for (const MatVecMatrix& matrix : matrices_of(mat_vec)) {
+    if (matrix.format == format)
+      part.matrices[static_cast<std::size_t>(part.n_matrices++)] = matrix;
+  }
+  return part;
+}
+
+Parts parts_of(const MatVec& mat_vec) {
+  Parts parts;
+  const auto add = [&](WeightFormat format) {
+    parts.each.push_back(part_of(mat_vec, format));
+    parts.formats.push_back(find_format(format));
+  };
+  const WeightFormat one = mat_vec.matrices[0].format;
+  const MatVec same = part_of(mat_vec, one);
+  if (same.n_matrices == mat_vec.n_matrices) {
+    if (find_format(one) != nullptr) add(one);
+    return parts;
+  }
+  for (const FormatPair& pair : kPairs) {
+    const std::int32_t n = part_of(mat_vec, pair.first).n_matrices;
+    if (n == 0 || n + part_of(mat_vec, pair.second).n_matrices != mat_vec.n_matrices) continue;
+    add(pair.first);
+    add(pair.second);
+    parts.launch_pair = pair.launch;
+    break;
+  }
+  return parts;
+}
+
+double n_bytes(const MatVec& mat_vec) {
+  double n = 0;
+  for (const MatVecMatrix& matrix : matrices_of(mat_vec))
+    n += static_cast<double>(matrix.n_rows) * static_cast<double>(matrix.row_bytes);
+  return n;
+}
+
+struct Variant {
+  Build build;
+  std::vector<Plan> plans;  // of the parts
+};
+
+bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts) {
+  if (mat_vec.end == MatVecEnd::kGlu && build.rows < 2) return false;
+  if (parts.each.size() > 1 && !build.wide && build.rows != 2) return false;
+  if (!build.held) return true;
+  return mat_vec.n_values <= mat_vec::kHeldValues && !mat_vec.expert_has_input;
+}
+
+std::vector<Build> builds_for(const MatVec& mat_vec, const Parts& parts) {
+  if (!is_quantised(*parts.formats.front()))
+    return {{.rows = 2, .blocks_per_multiprocessor = 2}, {.rows = 2}};
+  if (mat_vec.n_columns == 1) return {std::begin(kOneColumn), std::end(kOneColumn)};
+  const std::int32_t columns = mat_vec.n_columns == 2 ? 2 : mat_vec.n_columns <= 4 ? 4 : 8;
+  std::vector<Build> builds;
+  for (const std::int32_t blocks : {2, 1}) {
+    for (const std::int32_t bytes : {4608, 9216})
+      builds.push_back(several_columns(columns, blocks, bytes));
+  }
+  return builds;
+}
+
+// What can be launched, in the order of preference. Of two parts each has blocks of threads by the
+// bytes that it reads.
+std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, const Card& card) {
+  std::vector<Variant> variants;
+  if (parts.each.empty()) return variants;
+  for (const Build& build : builds_for(mat_vec, parts)) {
+    if (!suits(build, mat_vec, parts)) continue;
+    Variant variant{build, {}};
+    for (std::size_t i = 0; i < parts.each.size(); ++i) {
+      const MatVec& part = parts.each[i];
+      const auto plan =
+          mat_vec::plan_mat_vec(part, parts.formats[i]->facts, mat_vec::ggml_warps(part, card),
+                                build, card, n_bytes(part) / n_bytes(mat_vec));
+      if (plan) variant.plans.push_back(*plan);
+    }
+    if (variant.plans.size() == parts.each.size()) variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
+// The same, of some of the columns.
+MatVec columns_of(const MatVec& mat_vec, std::int32_t first, std::int32_t n) {
+  MatVec part = mat_vec;
+  part.n_columns = n;
+  if (part.input_q8 != nullptr) part.input_q8 += first * mat_vec.input_stride;
+  for (MatVecMatrix& matrix : part.matrices) {
+    if (matrix.out != nullptr) matrix.out += first * mat_vec.out_stride;
+    if (matrix.added != nullptr) matrix.added += first * mat_vec.added_stride;
+  }
+  return part;
+}
+
+}  // namespace
+
+std::string why_no_mat_vec(const MatVec& mat_vec, const Card& card) {
+  const Parts parts = parts_of(mat_vec);
+  if (parts.each.empty()) return "no kernel of ours has these formats";
+  const bool quantised = is_quantised(*parts.formats.front());
+  if ((mat_vec.input_q8 != nullptr) != quantised) return "its input is not of the weights' kind";
+  if (!quantised && mat_vec.n_columns > 1) return "it has several columns of floats";
+  if (!quantised && mat_vec.experts != nullptr) return "its experts are not quantised";
+  if (mat_vec.n_columns < 1 || mat_vec.n_columns > kMatVecColumns) return "it has too many columns";
+  for (std::size_t i = 0; i < parts.each.size(); ++i) {
+    const MatVec& part = parts.each[i];
+    for (const MatVecMatrix& matrix : matrices_of(part)) {
+      std::string why = why_no_matrix(matrix, part, *parts.formats[i], card);
+      if (!why.empty()) return why;
+    }
+  }
+  if (std::string why = why_no_end(mat_vec); !why.empty()) return why;
+  const MatVec column = columns_of(mat_vec, 0, 1);
+  if (variants_of(column, parts_of(column), card).empty())
+    return "its input does not fit into the card's shared memory";
+  return "";
+}
+
+std::int32_t n_mat_vec_variants(const MatVec& mat_vec, const Card& card) {
+  const Parts parts = parts_of(mat_vec);
+  if (parts.each.empty()) return 0;
+  // Columns that are divided among launches have one way.
+  const auto n = static_cast<std::int32_t>(variants_of(mat_vec, parts, card).size());
+  return std::max(n, 1);
+}
+
+void enqueue_mat_vec(const MatVec& mat_vec, const Card& card, CUstream_st* stream) {
+  const Parts parts = parts_of(mat_vec);
+  if (parts.each.empty()) throw std::runtime_error("no mat-vec kernel for these formats");
+  const std::vector<Variant> variants = variants_of(mat_vec, parts, card);
+  if (variants.empty()) {
+    // Several long inputs: half of the columns after the other.
+    if (mat_vec.n_columns == 1) throw std::runtime_error("a mat-vec's input is too long");
+    const std::int32_t half = mat_vec.n_columns > 4 ? 4 : mat_vec.n_columns > 2 ? 2 : 1;
+    enqueue_mat_vec(columns_of(mat_vec, 0, half), card, stream);
+    enqueue_mat_vec(columns_of(mat_vec, half, mat_vec.n_columns - half), card, stream);
+    return;
+  }
+  const auto asked = static_cast<std::size_t>(mat_vec.variant);
+  const Variant& variant = variants[asked < variants.size() ? asked : 0];
+  if (parts.launch_pair != nullptr) {
+    parts.launch_pair(variant.build, {variant.plans[0], variant.plans[1]}, card, stream);
+  } else {
+    parts.formats.front()->launch(variant.build, variant.plans.front(), card, stream);
+  }
+}
+
+}  // namespace unpaced

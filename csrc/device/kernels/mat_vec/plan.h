@@ -1,0 +1,74 @@
+// How a mat-vec is cut up for a launch: chunks of rows, slices of a row, shared memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "device/kernels/card.h"
+#include "device/kernels/mat_vec.h"
+#include "device/kernels/mat_vec/task.h"
+
+namespace unpaced::mat_vec {
+
+inline constexpr std::int32_t kBlockThreads = 256;
+inline constexpr std::int32_t kStagesMax = 8;
+inline constexpr std::int32_t kTeamsMax = kBlockThreads / 32;
+
+// What a format's type says (k_quants.h), as values.
+struct FormatFacts {
+  std::int32_t values;  // of a block
+  std::int32_t bytes;
+  std::int32_t threads;       // of ggml's that share a block
+  std::int32_t input_words;   // of a thread's part of a block
+  std::int32_t alignment;     // of a block
+  std::int32_t source_bytes;  // of the input, for one block
+};
+
+template <class Format>
+constexpr FormatFacts facts_of() {
+  return {Format::kValues,    Format::kBytes,
+          Format::kThreads,   Format::kInputWords,
+          Format::kAlignment, Format::kSources * int{sizeof(typename Format::Source)}};
+}
+
+// A kernel (product.h: Shape), and how it is launched.
+struct Build {
+  std::int32_t rows = 1;     // of a chunk
+  std::int32_t columns = 1;  // 1, 2, 4 or 8
+  bool wide = false;         // teams of as many warps as ggml has
+  bool held = false;         // inputs stay in registers
+  std::int32_t blocks_per_multiprocessor = 1;
+  // Two: a block leaves room for one of the next launch, which then fetches its first weights
+  // beside it.
+  std::int32_t launches_at_once = 1;
+  std::int32_t stage_bytes = 4608;  // about so much of a chunk is fetched at once
+};
+
+struct Plan {
+  Task task;
+  std::int32_t n_thread_blocks = 0;
+  std::int32_t shared_bytes = 0;  // dynamic
+  std::int32_t warps = 0;         // ggml's
+};
+
+// Two of one launch.
+struct PlanPair {
+  Plan first;
+  Plan second;
+};
+
+// Rows' values whose inputs a lane's registers can hold.
+inline constexpr std::int32_t kHeldValues = 4096;
+
+// How many warps ggml's kernel for one column has (mmvq.cu: calc_nwarps; mmvf.cu:
+// launch_mul_mat_vec_f_cuda). 0: more than one answer.
+[[nodiscard]] std::int32_t ggml_warps(const MatVec& mat_vec, const Card& card);
+
+// Nothing if shared memory does not suffice for this build. `warps` are ggml's; of all the card's
+// blocks of threads it takes `share` at most.
+[[nodiscard]] std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& format,
+                                               std::int32_t warps, const Build& build,
+                                               const Card& card, double share = 1);
+
+}  // namespace unpaced::mat_vec

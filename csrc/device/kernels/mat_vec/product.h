@@ -1,0 +1,391 @@
+// The work of a block of threads: its teams' chunks of rows, from fetching weights to storing sums.
+//
+// A team is one warp, with a sum for each of ggml's warps, or as many warps as ggml has, with one
+// sum each (summation.h). Each team has a ring of its own in shared memory: weights arrive while
+// earlier ones are multiplied. `Place` is what differs between the device and the host's tests:
+// who a thread is, where shared memory lies, how threads meet, how weights are fetched.
+#pragma once
+
+#include <cstdint>
+
+#include "device/kernels/mat_vec/shape.h"
+#include "device/kernels/mat_vec/task.h"
+#include "device/kernels/weights/stored_inputs.h"
+#include "device/kernels/weights/summation.h"
+
+namespace unpaced::mat_vec {
+
+template <class Shape, class Place>
+class BlockWork {
+  using Format = typename Shape::Format;
+  using Input = typename Format::Input;
+  using Stored = StoredInputs<Format>;
+  using Steps = Step<Format>;
+  static constexpr int kRows = Shape::kRows, kColumns = Shape::kColumns, kWarps = Shape::kWarps;
+  static constexpr int kTeam = Shape::kTeam, kSums = Shape::kSums, kHeld = Shape::kHeld;
+
+ public:
+  UNPACED_BOTH BlockWork(const Task& task, Place& place) : task_(task), place_(place) {
+    lane_ = place.thread() % kLanes;
+    warp_ = place.thread() / kLanes % kTeam;
+    team_ = place.thread() / kLanes / kTeam;
+    block_ = Steps::block_of(lane_);
+    part_ = Steps::part_of(lane_);
+    ring_ = place.shared() + task.rings_at + team_ * task.n_stages * kRows * task.slot_bytes;
+    n_teams_ = place.n_blocks() * (place.n_threads() / kLanes / kTeam);
+    next_chunk_ = team_ * place.n_blocks() + place.block();
+  }
+
+  UNPACED_BOTH void run() {
+    place_.prepare_ring(team_, task_.n_stages, kRows, kTeam);
+    // Which experts are asked for, an earlier kernel says.
+    const bool early = task_.experts == nullptr;
+    std::int32_t chunk = next_chunk_;
+    if (early) fetch_first_stages();
+    place_.let_later_kernels_start();
+    place_.await_earlier_kernels();
+    if (!early) fetch_first_stages();
+    Input held[kHeld > 0 ? kHeld : 1];
+    if constexpr (kHeld > 0) {
+      UNPACED_UNROLL
+      for (int s = 0; s < kHeld; ++s) held[s] = gathered(0, s, lane_);
+    } else {
+      store_inputs();
+      place_.meet_block();
+    }
+    for (; chunk < task_.n_chunks; chunk += n_teams_) work_on(chunk, held);
+  }
+
+ private:
+  static constexpr int kOutputsGlu = kRows / 2 > 0 ? kRows / 2 : 1;
+
+  UNPACED_BOTH bool paired() const { return task_.end == MatVecEnd::kGlu; }
+  UNPACED_BOTH Chunk chunk_of(std::int32_t number) const {
+    Chunk chunk = chunk_at(task_, number, paired() ? kOutputsGlu : kRows);
+    if (task_.experts != nullptr) chunk.expert_id = task_.experts[chunk.expert];
+    return chunk;
+  }
+
+  // --- weights -------------------------------------------------------------------------------
+
+  // Where row `r` of a chunk begins. Rows behind the last one are the last one again.
+  UNPACED_BOTH const std::uint8_t* row_at(const Chunk& chunk, int r) const {
+    const int m = paired() ? 1 - (r & 1) : chunk.matrix;  // gate is matrix 0
+    const TaskMatrix& matrix = task_.matrices[m];
+    const std::int32_t asked = chunk.first_row + (paired() ? r / 2 : r);
+    const std::int32_t row = asked < matrix.n_rows ? asked : matrix.n_rows - 1;
+    return matrix.weights + chunk.expert_id * matrix.expert_bytes +
+           static_cast<std::int64_t>(row) * matrix.row_bytes;
+  }
+
+  UNPACED_BOTH std::int32_t slice_bytes(std::int32_t slice) const {
+    const std::int32_t most = task_.slice_steps * Steps::kBlocks;
+    const std::int32_t left = task_.n_blocks - slice * most;
+    return (left < most ? left : most) * Format::kBytes;
+  }
+
+  UNPACED_BOTH std::uint8_t* slot_of(std::int32_t stage, int r) const {
+    return ring_ + (stage * kRows + r) * task_.slot_bytes;
+  }
+
+  // Fetches the next stage: slices follow one another, then the team's next chunk's. A lane knows
+  // where one of the chunk's rows goes on.
+  UNPACED_BOTH void fetch_next() {
+    if (next_chunk_ >= task_.n_chunks) return;
+    if (next_slice_ == 0) next_row_ = row_at(chunk_of(next_chunk_), lane_ % kRows);
+    place_.template fetch<kRows, kTeam>(team_, warp_, lane_, next_stage_, slice_bytes(next_slice_),
+                                        next_row_, [&](int r) { return slot_of(next_stage_, r); });
+    next_row_ += task_.slice_steps * Steps::kBytes;
+    if (++next_stage_ == task_.n_stages) next_stage_ = 0;
+    if (++next_slice_ == task_.n_slices) {
+      next_slice_ = 0;
+      next_chunk_ += n_teams_;
+    }
+  }
+
+  UNPACED_BOTH void fetch_first_stages() {
+    for (std::int32_t i = 0; i < task_.n_stages; ++i) fetch_next();
+  }
+
+  // --- inputs --------------------------------------------------------------------------------
+
+  UNPACED_BOTH Input gathered(std::int32_t vector, std::int32_t step, int lane) const {
+    const std::int32_t block = step * Steps::kBlocks + Steps::block_of(lane);
+    if (block >= task_.n_blocks) return Input{};
+    const auto* from =
+        reinterpret_cast<const typename Format::Source*>(task_.input + vector * task_.input_stride);
+    return Format::gather(from + block * Format::kSources, Steps::part_of(lane));
+  }
+
+  UNPACED_BOTH std::uint8_t* stored_step(std::int32_t vector, std::int32_t step) const {
+    return place_.shared() + task_.inputs_at + (vector * task_.n_steps + step) * Stored::kStepBytes;
+  }
+
+  UNPACED_BOTH void store_inputs() {
+    const int n_warps = place_.n_threads() / kLanes;
+    for (std::int32_t vector = 0; vector < task_.n_inputs; ++vector) {
+      for (std::int32_t step = place_.thread() / kLanes; step < task_.n_steps; step += n_warps)
+        Stored::store(stored_step(vector, step), lane_, gathered(vector, step, lane_));
+    }
+  }
+
+  // --- sums ----------------------------------------------------------------------------------
+
+  struct Sums {
+    float of[kRows][kColumns][kSums];
+  };
+
+  // One step of all rows and columns. `rows` point to the step's bytes.
+  template <class InputOf>
+  UNPACED_BOTH void add_step(const std::uint8_t* const (&rows)[kRows], bool meets, int w,
+                             InputOf input_of, Sums& sums) const {
+    typename Format::Weights weights[kRows];
+    // In shared memory there is something behind a row, in the card's perhaps nothing.
+    const int block = Place::kReadsInPlace && !meets ? 0 : block_;
+    UNPACED_UNROLL
+    for (int r = 0; r < kRows; ++r)
+      weights[r] = Format::load(rows[r] + block * Format::kBytes, part_);
+    UNPACED_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      const Input input = input_of(c);
+      UNPACED_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const float before = sums.of[r][c][w];
+        const float after = Format::add(weights[r], input, before);
+        sums.of[r][c][w] = meets ? after : before;
+      }
+    }
+  }
+
+  // Whether this lane has a block in a step of the row.
+  UNPACED_BOTH bool meets(std::int32_t step) const {
+    return step * Steps::kBlocks + block_ < task_.n_blocks;
+  }
+
+  UNPACED_BOTH void add_held(const std::uint8_t* const (&rows)[kRows],
+                             const Input (&held)[kHeld > 0 ? kHeld : 1], Sums& sums) const {
+    UNPACED_UNROLL
+    for (int s = 0; s < kHeld; ++s) {
+      if (s >= task_.n_steps) break;
+      const std::uint8_t* at[kRows];
+      UNPACED_UNROLL
+      for (int r = 0; r < kRows; ++r) at[r] = rows[r] + s * Steps::kBytes;
+      add_step(at, meets(s), s % kWarps, [&](int) -> const Input& { return held[s]; }, sums);
+    }
+  }
+
+  // The steps of a slice, kWarps at a time: this warp's own, or all of them.
+  UNPACED_BOTH void add_stored(const std::uint8_t* const (&rows)[kRows], std::int32_t first,
+                               std::int32_t vector, Sums& sums) const {
+    const std::int32_t left = task_.n_steps - first;
+    const std::int32_t n = left < task_.slice_steps ? left : task_.slice_steps;
+    for (std::int32_t group = 0; group < n; group += kWarps) {
+      UNPACED_UNROLL
+      for (int w = 0; w < kSums; ++w) {
+        const std::int32_t s = group + (kTeam > 1 ? warp_ : w);
+        if (s >= n) break;
+        const std::uint8_t* at[kRows];
+        UNPACED_UNROLL
+        for (int r = 0; r < kRows; ++r) at[r] = rows[r] + s * Steps::kBytes;
+        const std::uint8_t* input = stored_step(vector, first + s);
+        const std::int32_t column_bytes = task_.n_steps * Stored::kStepBytes;
+        add_step(
+            at, meets(first + s), w,
+            [&](int c) { return Stored::load(input + c * column_bytes, lane_); }, sums);
+      }
+    }
+  }
+
+  // --- a chunk -------------------------------------------------------------------------------
+
+  UNPACED_BOTH void work_on(std::int32_t number, const Input (&held)[kHeld > 0 ? kHeld : 1]) {
+    const Chunk chunk = chunk_of(number);
+    const Output output = output_of(chunk);
+    const float added = output.added != nullptr ? *output.added : 0.0F;
+    Sums sums = {};
+    const std::uint8_t* row_begins[kRows];
+    UNPACED_UNROLL
+    for (int r = 0; r < kRows; ++r) row_begins[r] = row_at(chunk, r);
+    for (std::int32_t slice = 0; slice < task_.n_slices; ++slice) {
+      place_.template await_stage<kTeam>(team_, stage_, parity_);
+      const std::int32_t first = slice * task_.slice_steps;
+      const std::uint8_t* rows[kRows];
+      UNPACED_UNROLL
+      for (int r = 0; r < kRows; ++r)
+        rows[r] = place_.fetched(row_begins[r], first * Steps::kBytes, slot_of(stage_, r));
+      if constexpr (kHeld > 0)
+        add_held(rows, held, sums);
+      else
+        add_stored(rows, first,
+                   task_.chunks_per_expert != 0 && task_.n_inputs > 1 ? chunk.expert : 0, sums);
+      place_.template meet_team<kTeam>(team_);
+      fetch_next();
+      if (++stage_ == task_.n_stages) stage_ = 0, parity_ ^= 1;
+    }
+    store(output, added, total_of(sums));
+  }
+
+  // What ggml makes of its threads' sums (summation.h).
+  UNPACED_BOTH float total_of(const Sums& sums) {
+    if constexpr (!Format::kIsQuantised) {
+      return total_of_warps(sums);
+    } else {
+      float share[Shape::kShare];
+      if constexpr (kTeam > 1)
+        exchange(sums, share);
+      else
+        add_warps(sums, share);
+      return add_lanes(share);
+    }
+  }
+
+  // Each warp's lanes first, then the warps as if they were the first lanes of one.
+  UNPACED_BOTH float total_of_warps(const Sums& sums) {
+    static_assert(Format::kIsQuantised || (kTeam == 1 && kColumns == 1));
+    constexpr int kMost = Shape::kWarpsMax;
+    float share[kRows * kMost];
+    UNPACED_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      UNPACED_UNROLL
+      for (int w = 0; w < kMost; ++w) {
+        share[r * kMost + w] = 0;
+        if (w < kWarps) share[r * kMost + w] = Format::finished(sums.of[r][0][w < kWarps ? w : 0]);
+      }
+    }
+    float total = add_lanes(share);
+    constexpr int kLanesEach = kLanes / (kRows * kMost);
+    if constexpr (kWarps == 1) return place_.first_of(total, kMost * kLanesEach);
+    total = sum(total, 0);  // the lanes without a warp
+    UNPACED_UNROLL
+    for (int offset = kMost / 2; offset > 0; offset /= 2)
+      total = sum(total, place_.shuffle_xor(total, offset * kLanesEach));
+    return total;
+  }
+
+  // The sums of ggml's warps, in their order.
+  UNPACED_BOTH void add_warps(const Sums& sums, float (&share)[Shape::kShare]) const {
+    UNPACED_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      UNPACED_UNROLL
+      for (int c = 0; c < kColumns; ++c) {
+        float total = sums.of[r][c][0];
+        UNPACED_UNROLL
+        for (int w = 1; w < kSums; ++w) total = sum(total, sums.of[r][c][w]);
+        share[r * kColumns + c] = total;
+      }
+    }
+  }
+
+  // The first row and column of a warp's share.
+  UNPACED_BOTH static int share_row(int warp) {
+    return kTeam > 1 ? 2 * (warp / (kColumns / Shape::kShareColumns)) : 0;
+  }
+  UNPACED_BOTH static int share_column(int warp) {
+    return kTeam > 1 ? warp % (kColumns / Shape::kShareColumns) * Shape::kShareColumns : 0;
+  }
+
+  // As add_warps, where each of the team's warps has one of the sums.
+  UNPACED_BOTH void exchange(const Sums& sums, float (&share)[Shape::kShare]) {
+    float* all = reinterpret_cast<float*>(place_.shared() + task_.sums_at) +
+                 team_ * kWarps * kRows * kColumns * kLanes;
+    const auto at = [&](int warp, int r, int c) -> float& {
+      return all[((warp * kRows + r) * kColumns + c) * kLanes + lane_];
+    };
+    UNPACED_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      UNPACED_UNROLL
+      for (int c = 0; c < kColumns; ++c) at(warp_, r, c) = sums.of[r][c][0];
+    }
+    place_.template meet_team<kTeam>(team_);
+    const int row = share_row(warp_), column = share_column(warp_);
+    UNPACED_UNROLL
+    for (int r = 0; r < Shape::kShareRows; ++r) {
+      UNPACED_UNROLL
+      for (int c = 0; c < Shape::kShareColumns; ++c) {
+        float total = at(0, row + r, column + c);
+        UNPACED_UNROLL
+        for (int w = 1; w < kWarps; ++w) total = sum(total, at(w, row + r, column + c));
+        share[r * Shape::kShareColumns + c] = total;
+      }
+    }
+  }
+
+  // The lanes' sums, by the butterfly; a lane has the one that value_of_lane() names.
+  template <int kShare>
+  UNPACED_BOTH float add_lanes(float (&share)[kShare]) {
+    int n = kShare;
+    UNPACED_UNROLL
+    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+      if (n > 1) {
+        UNPACED_UNROLL
+        for (int i = 0; i < kShare / 2; ++i) {
+          if (i >= n / 2) break;
+          const bool upper = (lane_ & offset) != 0;
+          const float kept = upper ? share[i + n / 2] : share[i];
+          const float given = upper ? share[i] : share[i + n / 2];
+          share[i] = sum(kept, place_.shuffle_xor(given, offset));
+        }
+        n /= 2;
+      } else {
+        share[0] = sum(share[0], place_.shuffle_xor(share[0], offset));
+      }
+    }
+    return share[0];
+  }
+
+  // --- outputs -------------------------------------------------------------------------------
+
+  // What this lane stores, or hands to the lane that does.
+  struct Output {
+    const float* added;
+    float* out;
+  };
+
+  UNPACED_BOTH Output output_of(const Chunk& chunk) const {
+    const int value = value_of_lane(lane_, Shape::kShare);
+    const int r = share_row(warp_) + value / Shape::kShareColumns;
+    const int column = share_column(warp_) + value % Shape::kShareColumns;
+    const int m = paired() ? 1 - (r & 1) : chunk.matrix;
+    const TaskMatrix& matrix = task_.matrices[m];
+    const std::int32_t row = chunk.first_row + (paired() ? r / 2 : r);
+    if (row >= matrix.n_rows || column >= task_.n_columns) return {nullptr, nullptr};
+    Output output = {matrix.added, nullptr};
+    if (output.added != nullptr) {
+      output.added += chunk.expert_id * static_cast<std::int64_t>(matrix.n_rows) + row +
+                      column * task_.added_stride;
+    }
+    const bool first = lane_ % (kLanes / Shape::kShare) == 0;
+    if (first && m == (paired() ? 1 : chunk.matrix))
+      output.out = matrix.out + (chunk.expert + column) * task_.out_stride + row;
+    return output;
+  }
+
+  UNPACED_BOTH void store(const Output& output, float added, float total) {
+    // Together with quantised weights, what is not added counts as 0.
+    if (task_.end != MatVecEnd::kPlain && (Format::kIsQuantised || output.added != nullptr))
+      total = sum(total, added);
+    if constexpr (kRows > 1) {
+      if (paired()) {
+        // Up and gate are neighbouring rows: so many values apart.
+        constexpr int kAcross = kLanes / Shape::kShare * Shape::kShareColumns;
+        const float gate = place_.shuffle_xor(total, kAcross);
+        total = place_.glu(total, gate, task_);
+      }
+    }
+    if (output.out != nullptr) *output.out = total;
+  }
+
+  const Task& task_;
+  Place& place_;
+  int lane_, warp_, team_, block_, part_;
+  std::uint8_t* ring_;
+  std::int32_t n_teams_;
+  const std::uint8_t* next_row_ = nullptr;
+  std::int32_t next_chunk_;
+  std::int32_t next_slice_ = 0;
+  std::int32_t next_stage_ = 0;
+  std::int32_t stage_ = 0;    // the one that is read next
+  std::uint32_t parity_ = 0;  // of its barrier's phase
+};
+
+}  // namespace unpaced::mat_vec

@@ -1,0 +1,11 @@
+// Mat-vecs of Q4_K weights.
+#include "device/kernels/mat_vec/kernel.cuh"
+#include "device/kernels/weights/k_quants.h"
+
+namespace unpaced::mat_vec {
+
+void launch_q4_k(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
+  launch_build<Q4K, 4>(build, plan, card, stream);
+}
+
+}  // namespace unpaced::mat_vec

@@ -1,0 +1,115 @@
+#include <stdexcept>
+
+#include "device/kernels/launch.cuh"
+#include "device/kernels/norm_row.h"
+#include "device/kernels/rounding.cuh"
+
+namespace unpaced {
+namespace {
+
+constexpr int kFewThreads = 256;
+constexpr int kManyThreads = 1024;
+constexpr int kFewValues = 1024;  // below: fewer threads
+constexpr int kPerThreadMax = kNormRowMax / kManyThreads;
+
+// Thread t has the values t, t + kThreads, …: a warp has 32 that follow one another, which are a
+// block of q8.
+template <int kThreads, int kPerThread>
+struct RowValues {
+  float at[kPerThread];
+
+  __device__ static int column(int k) { return static_cast<int>(threadIdx.x) + k * kThreads; }
+
+  __device__ void load(const float* from, int n) {
+#pragma unroll
+    for (int k = 0; k < kPerThread; ++k) at[k] = column(k) < n ? from[column(k)] : 0.0f;
+  }
+
+  __device__ void store(float* to, int n) const {
+#pragma unroll
+    for (int k = 0; k < kPerThread; ++k) {
+      if (column(k) < n) to[column(k)] = at[k];
+    }
+  }
+};
+
+// `x` becomes its norm times the weights, plus a row.
+template <int kThreads, int kPerThread>
+__device__ void take_norm(RowValues<kThreads, kPerThread>& x,
+                          const RowValues<kThreads, kPerThread>& weight, const float* added,
+                          int n_values, float epsilon, float* shared) {
+  float tmp = 0.0f;
+#pragma unroll
+  for (int k = 0; k < kPerThread; ++k) {
+    const float xi = x.at[k];
+    if (x.column(k) < n_values) tmp += xi * xi;
+  }
+  tmp = block_reduce<block_reduce_method::SUM, kThreads>(tmp, shared);
+  const float mean = tmp / n_values;
+  const float scale = rsqrtf(mean + epsilon);
+#pragma unroll
+  for (int k = 0; k < kPerThread; ++k) {
+    if (x.column(k) >= n_values) continue;
+    if (added != nullptr) {
+      x.at[k] = scale * x.at[k] * weight.at[k] + added[x.column(k)];
+    } else {
+      x.at[k] = scale * x.at[k] * weight.at[k];
+    }
+  }
+}
+
+template <int kThreads, int kPerThread>
+__global__ void __launch_bounds__(kThreads) norm_row(const NormRow row) {
+  using Values = RowValues<kThreads, kPerThread>;
+  __shared__ float sums[2][32];
+  let_later_kernels_start();
+  const int n = row.n_values;
+  Values first_weight;
+  Values second_weight;
+  first_weight.load(row.first.weight, n);
+  const bool has_second = row.second.weight != nullptr;
+  if (has_second) second_weight.load(row.second.weight, n);
+  await_earlier_kernels();
+  Values x;
+  x.load(row.first.input, n);
+  take_norm(x, first_weight, row.first.added, n, row.first.epsilon, sums[0]);
+  if (row.first.out != nullptr) x.store(row.first.out, n);
+  if (has_second) {
+    take_norm(x, second_weight, row.second.added, n, row.second.epsilon, sums[1]);
+    if (row.second.out != nullptr) x.store(row.second.out, n);
+  }
+  if (row.rounded == nullptr) return;
+  const int n_rounded = n_with_padding(n);
+  // Also the zeros behind the row's end: whole warps, as n_rounded is a multiple of 32.
+  for (int k = 0; x.column(k) < n_rounded; ++k) {
+    float value = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      if (i == k) value = x.at[i];
+    }
+    round_block(value, row.rounded + x.column(k) / kQ8Values);
+  }
+}
+
+template <int kThreads, int kPerThread>
+void enqueue(const NormRow& row, const Card& card, CUstream_st* stream) {
+  if constexpr (kPerThread > kPerThreadMax) {
+    throw std::runtime_error(why_no_norm_row(row.n_values));
+  } else if (row.n_values > kThreads * kPerThread) {
+    enqueue<kThreads, kPerThread * 2>(row, card, stream);
+  } else {
+    launch(norm_row<kThreads, kPerThread>, {dim3(1), dim3(kThreads), 0}, card, stream, row);
+  }
+}
+
+}  // namespace
+
+void enqueue_norm_row(const NormRow& row, const Card& card, CUstream_st* stream) {
+  if (row.n_values < kFewValues) {
+    enqueue<kFewThreads, 4>(row, card, stream);
+  } else {
+    enqueue<kManyThreads, 1>(row, card, stream);
+  }
+}
+
+}  // namespace unpaced

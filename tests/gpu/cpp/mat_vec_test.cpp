@@ -1,0 +1,173 @@
+// The mat-vec kernels against ggml's own, bit by bit, on the card: every format, length, end,
+// number of columns and build.
+//
+//   mat_vec_test [FORMAT]    without one: all, and those that share launches
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "device/kernels/card.h"
+#include "mat_vec_rig.h"
+
+using namespace unpaced;
+using namespace unpaced::test;
+
+namespace {
+
+struct Totals {
+  int products = 0;
+  int launches = 0;
+  int wrong = 0;
+};
+
+int differing(const std::vector<float>& a, const std::vector<float>& b) {
+  int n = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
+    n += std::memcmp(&a[i], &b[i], sizeof(float)) != 0 ? 1 : 0;
+  return n;
+}
+
+void compare(const GpuProduct& product, GgmlBackend& backend, const Card& card, Totals& totals) {
+  GpuCase both(product, backend, static_cast<std::uint32_t>(totals.products) + 1);
+  MatVec made = both.mat_vec();
+  ++totals.products;
+  if (const std::string why = why_no_mat_vec(made, card); !why.empty()) {
+    std::printf("%s: ggml's: %s\n", product.format->name, why.c_str());
+    return;
+  }
+  const std::vector<float> expected = both.by_ggml();
+  const std::int32_t n_variants = n_mat_vec_variants(made, card);
+  for (made.variant = 0; made.variant < n_variants; ++made.variant) {
+    ++totals.launches;
+    const int n = differing(both.by_us(made, card), expected);
+    if (n == 0) continue;
+    ++totals.wrong;
+    std::printf(
+        "%s K %d rows %d columns %d end %d glu %d experts %d%s variant %d: %d of %zu differ\n",
+        product.format->name, product.n_values, product.n_rows, product.n_columns,
+        static_cast<int>(product.end), static_cast<int>(product.glu), product.n_experts,
+        product.wild ? " wild" : "", made.variant, n, expected.size());
+  }
+}
+
+const GgmlFormat& format_named(const std::string& name) {
+  for (const GgmlFormat& format : ggml_formats()) {
+    if (name == format.name) return format;
+  }
+  throw std::runtime_error("no such format: " + name);
+}
+
+// Two formats in one launch.
+void compare_pair(const char* first, const char* second, int n_columns, GgmlBackend& backend,
+                  const Card& card, Totals& totals) {
+  GpuProduct product = {
+      .format = &format_named(first), .n_values = 4096, .n_rows = 517, .n_columns = n_columns};
+  GpuCase a(product, backend, 1);
+  product.format = &format_named(second);
+  GpuCase b(product, backend, 2);
+  b.take_inputs(a);
+  const std::vector<float> expected_a = a.by_ggml(), expected_b = b.by_ggml();
+  MatVec made = a.mat_vec();
+  made.n_matrices = 2;
+  made.matrices[1] = b.mat_vec().matrices[0];
+  ++totals.products;
+  const std::int32_t n_variants = n_mat_vec_variants(made, card);
+  for (made.variant = 0; made.variant < n_variants; ++made.variant) {
+    ++totals.launches;
+    b.forget();
+    const int n = differing(a.by_us(made, card), expected_a) + differing(b.outputs(), expected_b);
+    if (n == 0) continue;
+    ++totals.wrong;
+    std::printf("%s and %s, columns %d variant %d: %d differ\n", first, second, n_columns,
+                made.variant, n);
+  }
+}
+
+void compare_format(const GgmlFormat& format, GgmlBackend& backend, const Card& card,
+                    Totals& totals) {
+  const std::vector<int> lengths =
+      !is_quantised(format)        ? std::vector{64, 192, 320, 896, 2048, 2880, 4096}
+      : format.block_values == 256 ? std::vector{256, 1024, 2048, 2816, 4096, 14336}
+                                   : std::vector{32, 96, 896, 1024, 1696, 4096, 14336};
+  for (const int n_values : lengths) {
+    for (const bool wild : {false, true}) {
+      const GpuProduct one = {.format = &format, .n_values = n_values, .n_rows = 517, .wild = wild};
+      compare(one, backend, card, totals);
+      GpuProduct product = one;
+      product.end = MatVecEnd::kAdded;
+      compare(product, backend, card, totals);
+      product.end = MatVecEnd::kGlu;
+      product.n_matrices = 2;
+      for (const GluKind glu : {GluKind::kSwiglu, GluKind::kGeglu, GluKind::kSwigluOai}) {
+        product.glu = glu;
+        compare(product, backend, card, totals);
+      }
+    }
+    if (!is_quantised(format)) continue;
+    for (const int n_columns : {2, 3, 4, 5, 8}) {
+      compare({.format = &format,
+               .n_values = n_values,
+               .n_rows = 517,
+               .n_columns = n_columns,
+               .wild = n_columns == 4},
+              backend, card, totals);
+    }
+  }
+  compare({.format = &format, .n_values = 4096, .n_rows = 20001}, backend, card, totals);
+  if (!is_quantised(format)) return;
+  for (const bool own : {false, true}) {
+    compare({.format = &format,
+             .n_values = 768,
+             .n_rows = 515,
+             .n_experts = 8,
+             .expert_has_input = own},
+            backend, card, totals);
+    compare({.format = &format,
+             .n_values = 2048,
+             .n_rows = 768,
+             .n_matrices = 2,
+             .end = MatVecEnd::kGlu,
+             .n_experts = 8,
+             .expert_has_input = own},
+            backend, card, totals);
+  }
+  compare({.format = &format,
+           .n_values = 2048,
+           .n_rows = 300,
+           .end = MatVecEnd::kAdded,
+           .n_experts = 4},
+          backend, card, totals);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Card card = find_card(0);
+    GgmlBackend backend;
+    Totals totals;
+    for (const GgmlFormat& format : card_formats()) {
+      if (argc > 1 && std::strcmp(argv[1], format.name) != 0) continue;
+      const Totals before = totals;
+      compare_format(format, backend, card, totals);
+      std::printf("%s: %d products, %d launches, %d differ\n", format.name,
+                  totals.products - before.products, totals.launches - before.launches,
+                  totals.wrong - before.wrong);
+      std::fflush(stdout);
+    }
+    for (const int n_columns : {1, 2, 4, 8}) {
+      if (argc > 1) break;
+      compare_pair("Q4_K", "Q6_K", n_columns, backend, card, totals);
+      compare_pair("Q5_K", "Q6_K", n_columns, backend, card, totals);
+      compare_pair("IQ4_XS", "Q5_K", n_columns, backend, card, totals);
+    }
+    std::printf("%d products, %d launches, %d differ\n", totals.products, totals.launches,
+                totals.wrong);
+    return totals.wrong == 0 && totals.launches > 0 ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,122 @@
+// The place of a mat-vec's block on the host (device/kernels/mat_vec/product.h): fibers are its
+// threads, fetched weights are copied at once.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "device/kernels/mat_vec/product.h"
+#include "fibers.h"
+
+namespace unpaced::test {
+
+// What the threads of a block share.
+struct HostBlock {
+  static constexpr int kThreads = 256;
+
+  HostBlock(Fibers& threads, int block, int n_blocks, std::size_t shared_bytes)
+      : number(block),
+        count(n_blocks),
+        fibers(threads),
+        // What nobody wrote is nobody's: it would show.
+        memory((shared_bytes + 15) / 16,
+               Line{{0xffffffffU, 0xffffffffU, 0xffffffffU, 0xffffffffU}}),
+        all(kThreads),
+        warps(kThreads / 32, FiberBarrier(32)),
+        lanes(kThreads / 32, std::vector<float>(32)) {}
+
+  struct alignas(16) Line {
+    std::uint32_t words[4];
+  };
+
+  int number;
+  int count;
+  Fibers& fibers;
+  std::vector<Line> memory;
+  FiberBarrier all;
+  std::vector<FiberBarrier> warps;
+  std::vector<FiberBarrier> teams;
+  std::vector<std::vector<float>> lanes;
+  bool earlier_ended = false;
+};
+
+class HostPlace {
+ public:
+  HostPlace(HostBlock& block, int thread) : block_(block), thread_(thread) {}
+
+  [[nodiscard]] int thread() const { return thread_; }
+  [[nodiscard]] int n_threads() const { return HostBlock::kThreads; }
+  [[nodiscard]] int block() const { return block_.number; }
+  [[nodiscard]] int n_blocks() const { return block_.count; }
+  [[nodiscard]] std::uint8_t* shared() const {
+    return reinterpret_cast<std::uint8_t*>(block_.memory.data());
+  }
+
+  void prepare_ring(int, int, int, int team) {
+    if (thread_ == 0) {
+      block_.teams.assign(static_cast<std::size_t>(HostBlock::kThreads / 32 / team),
+                          FiberBarrier(32 * team));
+    }
+    meet_block();
+  }
+  void let_later_kernels_start() {}
+  void await_earlier_kernels() { block_.earlier_ended = true; }
+
+  void meet_block() { block_.all.wait(block_.fibers); }
+  template <int kTeam>
+  void meet_team(int team) {
+    block_.teams[static_cast<std::size_t>(team)].wait(block_.fibers);
+  }
+  template <int kTeam>
+  void await_stage(int team, std::int32_t, std::uint32_t) {
+    meet_team<kTeam>(team);
+  }
+
+  static constexpr bool kReadsInPlace = false;
+
+  template <int kRows, int kTeam, class To>
+  void fetch(int, int warp, int lane, std::int32_t, std::int32_t bytes, const std::uint8_t* from,
+             To to) {
+    if (warp != 0 || lane >= kRows) return;
+    // Whole lines of 16 bytes, as the device's copies.
+    const auto before = static_cast<std::int32_t>(reinterpret_cast<std::uintptr_t>(from) & 15);
+    std::memcpy(to(lane), from - before, static_cast<std::size_t>((before + bytes + 15) & ~15));
+  }
+  [[nodiscard]] const std::uint8_t* fetched(const std::uint8_t* row, std::int32_t offset,
+                                            const std::uint8_t* slot) const {
+    return slot +
+           ((reinterpret_cast<std::uintptr_t>(row) + static_cast<std::uintptr_t>(offset)) & 15);
+  }
+
+  float shuffle_xor(float value, int mask) {
+    auto& lanes = block_.lanes[static_cast<std::size_t>(thread_ / 32)];
+    auto& warp = block_.warps[static_cast<std::size_t>(thread_ / 32)];
+    lanes[static_cast<std::size_t>(thread_ % 32)] = value;
+    warp.wait(block_.fibers);
+    const float got = lanes[static_cast<std::size_t>((thread_ % 32) ^ mask)];
+    warp.wait(block_.fibers);
+    return got;
+  }
+
+  float first_of(float value, int width) {
+    auto& lanes = block_.lanes[static_cast<std::size_t>(thread_ / 32)];
+    auto& warp = block_.warps[static_cast<std::size_t>(thread_ / 32)];
+    lanes[static_cast<std::size_t>(thread_ % 32)] = value;
+    warp.wait(block_.fibers);
+    const float got = lanes[static_cast<std::size_t>(thread_ % 32 / width * width)];
+    warp.wait(block_.fibers);
+    return got;
+  }
+
+  // Something that depends on both: the device's functions are the device's.
+  static float glu(float up, float gate, const mat_vec::Task&) {
+    return mat_vec::product(up, mat_vec::sum(gate, 0.5F));
+  }
+
+ private:
+  HostBlock& block_;
+  int thread_;
+};
+
+}  // namespace unpaced::test

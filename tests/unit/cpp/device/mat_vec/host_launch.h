@@ -1,0 +1,45 @@
+// A planned launch on the host: one block of threads after the other.
+#pragma once
+
+#include <cstddef>
+
+#include "device/kernels/mat_vec/plan.h"
+#include "device/kernels/mat_vec/product.h"
+#include "fibers.h"
+#include "host_block.h"
+
+namespace unpaced::test {
+
+template <class Shape>
+void run(const mat_vec::Plan& plan) {
+  static Fibers fibers(HostBlock::kThreads);
+  for (int block = 0; block < plan.n_thread_blocks; ++block) {
+    HostBlock threads(fibers, block, plan.n_thread_blocks,
+                      static_cast<std::size_t>(plan.shared_bytes));
+    fibers.run([&](int thread) {
+      HostPlace place(threads, thread);
+      mat_vec::BlockWork<Shape, HostPlace>(plan.task, place).run();
+    });
+  }
+}
+
+// The kernels that a format's build names (kernel.cuh: launch_build).
+template <class Format, int kWarps>
+void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
+  using mat_vec::Shape;
+  constexpr int kHeld = mat_vec::kHeldValues / mat_vec::Step<Format>::kValues;
+  if (build.held) {
+    return build.rows == 1 ? run<Shape<Format, kWarps, 1, 1, false, kHeld>>(plan)
+                           : run<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan);
+  }
+  if (!build.wide) {
+    return build.rows == 1   ? run<Shape<Format, kWarps, 1, 1, false, 0>>(plan)
+           : build.rows == 2 ? run<Shape<Format, kWarps, 2, 1, false, 0>>(plan)
+                             : run<Shape<Format, kWarps, 4, 1, false, 0>>(plan);
+  }
+  return build.columns == 2   ? run<Shape<Format, kWarps, 4, 2, true, 0>>(plan)
+         : build.columns == 4 ? run<Shape<Format, kWarps, 4, 4, true, 0>>(plan)
+                              : run<Shape<Format, kWarps, 4, 8, true, 0>>(plan);
+}
+
+}  // namespace unpaced::test

@@ -1,0 +1,189 @@
+// What enqueue_mat_vec() makes of a product (device/kernels/mat_vec.h), its launches on the host:
+// formats together in one launch, columns that are divided among launches, every variant, and what
+// is refused.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "device/kernels/mat_vec.h"
+#include "device/kernels/mat_vec/formats.h"
+#include "device/kernels/weights/k_quants.h"
+#include "device/kernels/weights/small_blocks.h"
+#include "host_launch.h"
+#include "product_case.h"
+
+namespace {
+
+int n_launches = 0;
+
+using namespace unpaced;
+using namespace unpaced::test;
+
+constexpr Card kCard = {.compute = 90, .n_multiprocessors = 3, .shared_bytes_max = 232448};
+
+const GgmlFormat& named(const std::string& name) {
+  for (const GgmlFormat& format : ggml_formats()) {
+    if (name == format.name) return format;
+  }
+  REQUIRE(false);
+  return ggml_formats().front();
+}
+
+template <class Format>
+void launch(const mat_vec::Build& build, const mat_vec::Plan& plan) {
+  ++n_launches;
+  run_build<Format, kGgmlWarps>(build, plan);
+}
+
+// Each with as many of the launch's blocks as it is given.
+template <class First, class Second>
+void launch_two(const mat_vec::Build& build, const mat_vec::PlanPair& plans) {
+  ++n_launches;
+  run_build<First, kGgmlWarps>(build, plans.first);
+  run_build<Second, kGgmlWarps>(build, plans.second);
+}
+
+// Computes the product by all variants; how many launches each took.
+int check_variants(const Product& product, std::uint32_t seed, const Card& card = kCard) {
+  Data data(product, seed);
+  MatVec made = data.mat_vec();
+  CHECK_EQ(why_no_mat_vec(made, card), std::string());
+  const std::int32_t n = n_mat_vec_variants(made, card);
+  CHECK(n > 0);
+  n_launches = 0;
+  for (made.variant = 0; made.variant < n; ++made.variant) {
+    data.forget();
+    enqueue_mat_vec(made, card, nullptr);
+    CHECK_EQ(data.differing(), 0);
+  }
+  return n_launches / n;
+}
+
+TEST(all_variants_have_the_same_bits) {
+  std::uint32_t seed = 1;
+  for (const GgmlFormat& format : ggml_formats()) {
+    CHECK_EQ(check_variants({.format = &format, .n_values = 2048, .rows = {21}}, ++seed), 1);
+    CHECK_EQ(check_variants(
+                 {.format = &format, .n_values = 2048, .rows = {21, 21}, .end = MatVecEnd::kGlu},
+                 ++seed),
+             1);
+    CHECK_EQ(
+        check_variants({.format = &format, .n_values = 2048, .rows = {9}, .n_columns = 7}, ++seed),
+        1);
+  }
+}
+
+TEST(values_of_more_bits_join_queries_and_keys) {
+  const GgmlFormat &q4 = named("Q4_K"), &q5 = named("Q5_K"), &q6 = named("Q6_K"),
+                   &iq4 = named("IQ4_XS");
+  std::uint32_t seed = 100;
+  for (const auto& formats : std::vector<std::vector<const GgmlFormat*>>{
+           {&q4, &q4, &q6}, {&q6, &q4}, {&q5, &q6, &q5}, {&iq4, &q5}, {&q6, &q6, &q4}}) {
+    std::vector<int> rows = {40, 11, 13};
+    rows.resize(formats.size());
+    for (const int n_columns : {1, 2, 5}) {
+      for (const MatVecEnd end : {MatVecEnd::kPlain, MatVecEnd::kAdded}) {
+        CHECK_EQ(check_variants({.formats = formats,
+                                 .n_values = 1280,
+                                 .rows = rows,
+                                 .n_columns = n_columns,
+                                 .end = end},
+                                ++seed),
+                 1);
+      }
+    }
+  }
+}
+
+TEST(columns_that_do_not_fit_are_divided) {
+  // A card with little shared memory, and long inputs.
+  const Card small = {.compute = 86, .n_multiprocessors = 2, .shared_bytes_max = 101376};
+  CHECK(check_variants({.format = &named("Q4_K"), .n_values = 9216, .rows = {9}, .n_columns = 8},
+                       200, small) > 1);
+  CHECK(check_variants({.format = &named("Q4_K"),
+                        .n_values = 9216,
+                        .rows = {9},
+                        .n_columns = 5,
+                        .end = MatVecEnd::kAdded},
+                       201, small) > 1);
+}
+
+std::string why(const Product& product, const Card& card = kCard) {
+  Data data(product, 300);
+  return why_no_mat_vec(data.mat_vec(), card);
+}
+
+TEST(what_ggml_would_sum_otherwise_is_refused) {
+  const GgmlFormat &q4 = named("Q4_K"), &q8 = named("Q8_0"), &q6 = named("Q6_K"),
+                   &mxfp4 = named("MXFP4");
+  const Product fine = {.format = &q4, .n_values = 512, .rows = {4}};
+  CHECK_EQ(why(fine), std::string());
+  // Two warps a row there, and up to eight here.
+  const std::string other = "ggml sums rows in another order on this card";
+  CHECK_EQ(why(fine, {.compute = 75, .n_multiprocessors = 2, .shared_bytes_max = 65536}), other);
+  CHECK_EQ(why(fine, {.compute = 121, .n_multiprocessors = 2, .shared_bytes_max = 101376}), other);
+  CHECK_EQ(why({.format = &q8, .n_values = 512, .rows = {4}},
+               {.compute = 75, .n_multiprocessors = 2, .shared_bytes_max = 65536}),
+           std::string());
+  CHECK_EQ(why({.formats = {&q4, &mxfp4}, .n_values = 512, .rows = {4, 4}}),
+           std::string("no kernel of ours has these formats"));
+  CHECK_EQ(why({.formats = {&q4, &q6}, .n_values = 512, .rows = {4, 4}, .end = MatVecEnd::kGlu}),
+           std::string("gate and up are not two matrices of one shape"));
+  CHECK_EQ(why({.format = &q4, .n_values = 512, .rows = {4}, .misaligned = 4}),
+           std::string("its weights are not aligned"));
+  CHECK_EQ(why({.format = &q4, .n_values = 1024 * 256, .rows = {1}}),
+           std::string("its input does not fit into the card's shared memory"));
+}
+
+}  // namespace
+
+namespace unpaced::mat_vec {
+
+void launch_q4_k(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
+  launch<Q4K>(b, p);
+}
+void launch_q5_k(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
+  launch<Q5K>(b, p);
+}
+void launch_q6_k(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
+  launch<Q6K>(b, p);
+}
+void launch_q8_0(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
+  launch<Q8_0>(b, p);
+}
+void launch_q4_0(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
+  launch<Q4_0>(b, p);
+}
+void launch_q5_0(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
+  launch<Q5_0>(b, p);
+}
+void launch_iq4_xs(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
+  launch<Iq4Xs>(b, p);
+}
+void launch_mxfp4(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
+  launch<Mxfp4>(b, p);
+}
+// float_mat_vec_test has these.
+void launch_f32(const Build& /*b*/, const Plan& /*p*/, const Card& /*card*/,
+                CUstream_st* /*stream*/) {}
+void launch_f16(const Build& /*b*/, const Plan& /*p*/, const Card& /*card*/,
+                CUstream_st* /*stream*/) {}
+void launch_bf16(const Build& /*b*/, const Plan& /*p*/, const Card& /*card*/,
+                 CUstream_st* /*stream*/) {}
+void launch_q4_k_and_q6_k(const Build& b, const PlanPair& p, const Card& /*card*/,
+                          CUstream_st* /*stream*/) {
+  launch_two<Q4K, Q6K>(b, p);
+}
+void launch_q5_k_and_q6_k(const Build& b, const PlanPair& p, const Card& /*card*/,
+                          CUstream_st* /*stream*/) {
+  launch_two<Q5K, Q6K>(b, p);
+}
+void launch_iq4_xs_and_q5_k(const Build& b, const PlanPair& p, const Card& /*card*/,
+                            CUstream_st* /*stream*/) {
+  launch_two<Iq4Xs, Q5K>(b, p);
+}
+
+}  // namespace unpaced::mat_vec
+
+CHECK_MAIN()

@@ -1,0 +1,207 @@
+// The mat-vec kernels' work (device/kernels/mat_vec/product.h) against ggml's order, bit by bit:
+// every format, lengths with tails, all builds, adversarial scales. A block of the GPU's threads
+// runs on fibers, so a wrong index, order or tail shows here, without a GPU.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "device/kernels/mat_vec/plan.h"
+#include "device/kernels/weights/k_quants.h"
+#include "device/kernels/weights/small_blocks.h"
+#include "ggml_order.h"
+#include "host_block.h"
+#include "host_launch.h"
+#include "product_case.h"
+#include "random_blocks.h"
+
+namespace {
+
+using namespace unpaced;
+using namespace unpaced::test;
+namespace mv = unpaced::mat_vec;
+
+constexpr int kWarps = 4;
+
+// --- data ---------------------------------------------------------------------------------------
+
+// --- runs ---------------------------------------------------------------------------------------
+
+constexpr Card kCard = {.compute = 90, .n_multiprocessors = 2, .shared_bytes_max = 232448};
+
+// Computes the product by one build; false: shared memory does not suffice for it.
+template <class Format>
+bool compute(const MatVec& mat_vec, const mv::Build& build, const Card& card) {
+  constexpr mv::FormatFacts kFacts = mv::facts_of<Format>();
+  const std::optional<mv::Plan> plan = mv::plan_mat_vec(mat_vec, kFacts, kWarps, build, card);
+  if (!plan) return false;
+  run_build<Format, kWarps>(build, *plan);
+  return true;
+}
+
+bool compute(const MatVec& mat_vec, const mv::Build& build, const Card& card = kCard) {
+  switch (mat_vec.matrices[0].format) {
+    case WeightFormat::kQ4_K:
+      return compute<mv::Q4K>(mat_vec, build, card);
+    case WeightFormat::kQ5_K:
+      return compute<mv::Q5K>(mat_vec, build, card);
+    case WeightFormat::kQ6_K:
+      return compute<mv::Q6K>(mat_vec, build, card);
+    case WeightFormat::kQ8_0:
+      return compute<mv::Q8_0>(mat_vec, build, card);
+    case WeightFormat::kQ4_0:
+      return compute<mv::Q4_0>(mat_vec, build, card);
+    case WeightFormat::kQ5_0:
+      return compute<mv::Q5_0>(mat_vec, build, card);
+    case WeightFormat::kIq4Xs:
+      return compute<mv::Iq4Xs>(mat_vec, build, card);
+    case WeightFormat::kMxfp4:
+      return compute<mv::Mxfp4>(mat_vec, build, card);
+    default:
+      return false;
+  }
+}
+
+void expect_equal(const Product& product, const mv::Build& build, std::uint32_t seed) {
+  Data data(product, seed);
+  REQUIRE(compute(data.mat_vec(), build));
+  const int n = data.differing();
+  if (n == 0) return;
+  report_failure(__FILE__, __LINE__,
+                 std::string(product.format->name) + " K " + std::to_string(product.n_values) +
+                     " columns " + std::to_string(product.n_columns) + " rows " +
+                     std::to_string(build.rows) + (build.held ? " held" : "") + ": " +
+                     std::to_string(n) + " outputs differ");
+}
+
+constexpr mv::Build kOneColumn[] = {
+    {.rows = 1}, {.rows = 2}, {.rows = 4}, {.rows = 1, .held = true}, {.rows = 2, .held = true}};
+
+// Blocks of 32 have other lengths than those of 256.
+std::vector<int> lengths(const GgmlFormat& format) {
+  if (format.block_values == 256) return {256, 512, 768, 1280, 2048, 2816, 4096};
+  return {32, 96, 256, 480, 896, 1024, 1696, 2048, 4096};
+}
+
+TEST(one_column_has_ggmls_bits) {
+  std::uint32_t seed = 1;
+  for (const GgmlFormat& format : ggml_formats()) {
+    for (const int n_values : lengths(format)) {
+      for (const mv::Build& build : kOneColumn) {
+        for (const bool wild : {false, true})
+          expect_equal({.format = &format, .n_values = n_values, .rows = {37}, .wild = wild}, build,
+                       ++seed);
+      }
+    }
+  }
+}
+
+TEST(each_of_several_columns_has_the_bits_of_one) {
+  std::uint32_t seed = 1000;
+  for (const GgmlFormat& format : ggml_formats()) {
+    for (const int n_values : {lengths(format)[2], lengths(format)[5], 2048}) {
+      for (const int n_columns : {2, 3, 4, 5, 8}) {
+        const int columns = n_columns <= 2 ? 2 : n_columns <= 4 ? 4 : 8;
+        expect_equal({.format = &format,
+                      .n_values = n_values,
+                      .rows = {23},
+                      .n_columns = n_columns,
+                      .wild = n_columns == 3},
+                     {.rows = 4, .columns = columns, .wide = true}, ++seed);
+      }
+    }
+  }
+}
+
+TEST(long_rows_are_fetched_in_slices) {
+  std::uint32_t seed = 2000;
+  for (const GgmlFormat& format : ggml_formats()) {
+    for (const int stage_bytes : {1000, 3000, 9000}) {
+      for (const int rows : {1, 2}) {
+        expect_equal({.format = &format, .n_values = 14336, .rows = {9}},
+                     {.rows = rows, .stage_bytes = stage_bytes}, ++seed);
+      }
+      expect_equal({.format = &format, .n_values = 9216, .rows = {9}, .n_columns = 2},
+                   {.rows = 4, .columns = 2, .wide = true, .stage_bytes = stage_bytes}, ++seed);
+    }
+  }
+}
+
+TEST(three_matrices_are_one_launch) {
+  std::uint32_t seed = 3000;
+  for (const GgmlFormat& format : ggml_formats()) {
+    for (const mv::Build& build : kOneColumn)
+      expect_equal(
+          {.format = &format, .n_values = 1024, .rows = {40, 9, 11}, .end = MatVecEnd::kAdded},
+          build, ++seed);
+    expect_equal({.format = &format, .n_values = 1024, .rows = {40, 9, 40}, .n_columns = 4},
+                 {.rows = 4, .columns = 4, .wide = true}, ++seed);
+  }
+}
+
+TEST(gate_and_up_meet) {
+  std::uint32_t seed = 4000;
+  for (const GgmlFormat& format : ggml_formats()) {
+    for (const mv::Build& build : kOneColumn) {
+      if (build.rows > 1)
+        expect_equal({.format = &format, .n_values = 768, .rows = {33, 33}, .end = MatVecEnd::kGlu},
+                     build, ++seed);
+    }
+    for (const int columns : {2, 4, 8}) {
+      expect_equal({.format = &format,
+                    .n_values = 768,
+                    .rows = {33, 33},
+                    .n_columns = columns,
+                    .end = MatVecEnd::kGlu},
+                   {.rows = 4, .columns = columns, .wide = true}, ++seed);
+    }
+  }
+}
+
+TEST(experts_are_chosen_by_an_earlier_kernel) {
+  std::uint32_t seed = 5000;
+  for (const GgmlFormat& format : ggml_formats()) {
+    for (const int rows : {1, 2, 4}) {
+      for (const bool own : {false, true}) {
+        expect_equal({.format = &format,
+                      .n_values = 768,
+                      .rows = {13},
+                      .end = MatVecEnd::kAdded,
+                      .n_experts = 4,
+                      .expert_has_input = own},
+                     {.rows = rows}, ++seed);
+      }
+      if (rows > 1)
+        expect_equal({.format = &format,
+                      .n_values = 768,
+                      .rows = {13, 13},
+                      .end = MatVecEnd::kGlu,
+                      .n_experts = 3},
+                     {.rows = rows}, ++seed);
+    }
+  }
+}
+
+TEST(rows_may_begin_anywhere) {
+  std::uint32_t seed = 6000;
+  for (const GgmlFormat& format : ggml_formats()) {
+    const int unit = format.format == WeightFormat::kMxfp4                               ? 1
+                     : format.format == WeightFormat::kIq4Xs                             ? 8
+                     : format.block_values == 32 || format.format == WeightFormat::kQ6_K ? 2
+                                                                                         : 16;
+    for (int shift = unit; shift < 16; shift += unit) {
+      expect_equal({.format = &format, .n_values = 1280, .rows = {11}, .misaligned = shift},
+                   {.rows = 2}, ++seed);
+      expect_equal({.format = &format, .n_values = 1280, .rows = {11}, .misaligned = shift},
+                   {.rows = 1, .held = true}, ++seed);
+    }
+  }
+}
+
+}  // namespace
+
+CHECK_MAIN()
