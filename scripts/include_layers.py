@@ -29,10 +29,12 @@ LAYERS = (
     ("kept",),
     ("decode",),
     ("model",),
-    ("host", "device/state"),
+    ("host", "device/state", "device/graph"),
     ("device/launch",),
-    ("device/draw", "device/llama"),
-    ("device/lane", "device/card"),
+    ("device/draw", "device/kernels", "device/llama"),
+    ("device/kernels/weights",),
+    ("device/lane", "device/card", "device/kernels/mat_vec"),
+    ("device/phases",),
     ("device/loop",),
     ("engine",),
     ("bindings",),
@@ -42,10 +44,16 @@ LAYER_OF = {folder: layer for layer, folders in enumerate(LAYERS) for folder in 
 PYTHON_FOLDER = "bindings"
 # llama.cpp's interface: what its include folders hold.
 PUBLIC = {"llama.h", "ggml.h", "ggml-backend.h", "ggml-cpu.h", "ggml-cuda.h", "gguf.h"}
-# The other headers: all of them for the CUDA build's one header, and llama.cpp's draft of an
-# interface, which tells how much memory a context takes and where.
+# The other headers: all of them for the CUDA build's one header, ggml-cuda's device functions for
+# our kernels', and llama.cpp's draft of an interface, which tells how much memory a context takes
+# and where.
 INTERNALS: dict[str, set[str] | None] = {
     "device/llama/llama_internals.cuh": None,
+    "device/kernels/ggml_device.cuh": {
+        "ggml-cuda/common.cuh",
+        "ggml-cuda/convert.cuh",
+        "ggml-cuda/unary.cuh",
+    },
     "model/memory_plan.cpp": {"llama-ext.h"},
     "model/residency.cpp": {"../src/llama-ext.h"},
 }

@@ -81,6 +81,16 @@ nb::dict decode_loop(PyEngine& self) {
   info["n_elsewhere"] = report.residency.n_elsewhere;
   info["n_graph_nodes"] = nodes;
   info["n_graph_splits"] = report.residency.n_splits;
+  nb::list phases;
+  for (const StepPhaseReport& phase : report.phases) {
+    nb::dict told;
+    told["phase"] = phase.phase;
+    told["kernels"] = phase.ours ? "own" : "ggml";
+    told["why"] = phase.why;
+    told["n"] = phase.n;
+    phases.append(told);
+  }
+  info["phases"] = phases;
   return info;
 }
 

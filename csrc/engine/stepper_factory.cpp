@@ -114,6 +114,7 @@ std::unique_ptr<Stepper> choose_stepper(std::shared_ptr<Model> model, const Engi
     report.loop = loop;
     report.reason = ahead ? "the configuration asks for it" : "";
     report.residency = stepper->residency();
+    report.phases = stepper->phases();
     report.residency.memory = memory_of(model->context());
     return stepper;
   } catch (const EngineLost&) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "model/residency.h"
 
@@ -14,6 +15,21 @@ enum class DecodeLoop : std::int32_t {
   kDevice = 2,  // the GPU runs the loop: one launch for a window of KV cells
 };
 inline constexpr std::int32_t kDecodeLoopAuto = -1;  // the best that is exact
+
+// Whose kernels compute a step of the device's loop.
+enum class StepKernels : std::int32_t {
+  kGgml = 0,  // all of them ggml's
+  kOwn = 1,   // ours, wherever they give ggml's bits
+  kAuto = 2,  // of those the ones that are not slower here
+};
+
+// Phases of a step that are alike.
+struct StepPhaseReport {
+  std::string phase;  // norm, attention input, …
+  bool ours = false;
+  std::string why;  // ggml's: why not ours
+  std::int32_t n = 0;
+};
 
 // What a card has, and what was chosen for it. Compute capabilities are as NVIDIA writes them: 9.0.
 struct CardReport {
@@ -38,6 +54,7 @@ struct DecodeLoopReport {
   // Where the driver compiles the kernels, at their first use: capability of the PTX; else empty.
   std::string compiled_from;
   Residency residency;
+  std::vector<StepPhaseReport> phases;  // in the step's order; none: the host's loop
 };
 
 }  // namespace unpaced

@@ -33,7 +33,10 @@ ARCHITECTURES = (
     "gemma2",
     "mamba",
 )
-_WITH_EXPERTS = ("llama-moe", "qwen3moe")
+# Not of the GPU's tests: how their graphs are taken apart is tested on the CPU.
+MORE_ARCHITECTURES = ("phi3", "gemma3", "gpt-oss")
+_WITH_EXPERTS = ("llama-moe", "qwen3moe", "gpt-oss")
+_GEMMA_NORMS = ("gemma2", "gemma3")
 
 
 def _head_dim(architecture: str) -> int:
@@ -57,7 +60,8 @@ def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
 
 
 def _add_shape(writer: gguf.GGUFWriter, architecture: str) -> None:
-    writer.add_name(f"random {architecture}")
+    # Of a model that is called phi3 llama.cpp expects that model's tokens.
+    writer.add_name(f"random {architecture.removesuffix('3')}")
     writer.add_context_length(N_CTX)
     writer.add_embedding_length(N_EMBD)
     writer.add_block_count(N_LAYER)
@@ -79,8 +83,9 @@ def _add_shape(writer: gguf.GGUFWriter, architecture: str) -> None:
         writer.add_ssm_inner_size(2 * N_EMBD)
         writer.add_ssm_state_size(_SSM_STATE)
         writer.add_ssm_time_step_rank(_SSM_RANK)
-    if architecture == "gemma2":
+    if architecture in ("gemma2", "gemma3", "gpt-oss"):
         writer.add_sliding_window(256)
+    if architecture == "gemma2":
         writer.add_attn_logit_softcapping(50.0)
         writer.add_final_logit_softcapping(30.0)
 
@@ -89,15 +94,21 @@ def _attention_tensors(
     add: Callable[..., None], vector: Callable[[str, int], None], block: str, architecture: str
 ) -> None:
     head_dim = _head_dim(architecture)
-    add(block + "attn_q.weight", N_HEAD * head_dim, N_EMBD)
-    add(block + "attn_k.weight", N_HEAD_KV * head_dim, N_EMBD)
-    add(block + "attn_v.weight", N_HEAD_KV * head_dim, N_EMBD)
+    if architecture == "phi3":
+        add(block + "attn_qkv.weight", (N_HEAD + 2 * N_HEAD_KV) * head_dim, N_EMBD)
+    else:
+        add(block + "attn_q.weight", N_HEAD * head_dim, N_EMBD)
+        add(block + "attn_k.weight", N_HEAD_KV * head_dim, N_EMBD)
+        add(block + "attn_v.weight", N_HEAD_KV * head_dim, N_EMBD)
     add(block + "attn_output.weight", N_EMBD, N_HEAD * head_dim)
-    if architecture == "qwen2":
+    if architecture == "gpt-oss":
+        vector(block + "attn_output.bias", N_EMBD)
+        vector(block + "attn_sinks.weight", N_HEAD)
+    if architecture in ("qwen2", "gpt-oss"):
         vector(block + "attn_q.bias", N_HEAD * head_dim)
         vector(block + "attn_k.bias", N_HEAD_KV * head_dim)
         vector(block + "attn_v.bias", N_HEAD_KV * head_dim)
-    if architecture in ("qwen3", "qwen3moe"):
+    if architecture in ("qwen3", "qwen3moe", "gemma3"):
         vector(block + "attn_q_norm.weight", head_dim)
         vector(block + "attn_k_norm.weight", head_dim)
 
@@ -122,13 +133,13 @@ def _add_mamba_layer(
 
 
 def write_random_model(out: Path, architecture: str, nan_token: int = -1) -> None:
-    """Write a model of one of ARCHITECTURES; the same seed every time.
+    """Write a model of one of ARCHITECTURES or MORE_ARCHITECTURES; the same seed every time.
 
     `nan_token`: this token's embedding is NaN, so that every logit after it is.
     """
     rng = np.random.default_rng(3)
     q8_0 = gguf.GGMLQuantizationType.Q8_0
-    writer = gguf.GGUFWriter(out, architecture.partition("-")[0])
+    writer = gguf.GGUFWriter(out, "llama" if architecture == "llama-moe" else architecture)
     _add_vocabulary(writer)
     _add_shape(writer, architecture)
 
@@ -155,16 +166,25 @@ def write_random_model(out: Path, architecture: str, nan_token: int = -1) -> Non
         if architecture == "mamba":
             _add_mamba_layer(writer, add, vector, block)
             continue
-        vector(block + "ffn_norm.weight", N_EMBD)
-        if architecture == "gemma2":
+        if architecture != "gpt-oss":
+            vector(block + "ffn_norm.weight", N_EMBD)
+        if architecture in (*_GEMMA_NORMS, "gpt-oss"):
             vector(block + "post_attention_norm.weight", N_EMBD)
+        if architecture in _GEMMA_NORMS:
             vector(block + "post_ffw_norm.weight", N_EMBD)
         _attention_tensors(add, vector, block, architecture)
         if architecture in _WITH_EXPERTS:
             writer.add_tensor(block + "ffn_gate_inp.weight", random(N_EXPERT, N_EMBD))
+            if architecture == "gpt-oss":
+                vector(block + "ffn_gate_inp.bias", N_EXPERT)
+                for name, n in (("gate", N_FF), ("up", N_FF), ("down", N_EMBD)):
+                    writer.add_tensor(f"{block}ffn_{name}_exps.bias", random(N_EXPERT, n))
             add(block + "ffn_gate_exps.weight", N_EXPERT, N_FF, N_EMBD)
             add(block + "ffn_up_exps.weight", N_EXPERT, N_FF, N_EMBD)
             add(block + "ffn_down_exps.weight", N_EXPERT, N_EMBD, N_FF)
+        elif architecture == "phi3":
+            add(block + "ffn_up.weight", 2 * N_FF, N_EMBD)
+            add(block + "ffn_down.weight", N_EMBD, N_FF)
         else:
             add(block + "ffn_gate.weight", N_FF, N_EMBD)
             add(block + "ffn_up.weight", N_FF, N_EMBD)

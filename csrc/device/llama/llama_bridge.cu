@@ -97,6 +97,11 @@ NodeRange LlamaBridge::nodes() const noexcept {
   return {.begin = 0, .end = ggml_graph_n_nodes(inside_->graph)};
 }
 
+StepGraph LlamaBridge::graph() const {
+  ggml_cgraph* graph = inside_->graph;
+  return StepGraph({ggml_graph_nodes(graph), ggml_graph_nodes(graph) + ggml_graph_n_nodes(graph)});
+}
+
 std::int32_t LlamaBridge::end_of_node(const std::string& name) const {
   ggml_cgraph* graph = inside_->graph;
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {

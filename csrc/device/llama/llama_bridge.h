@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "device/graph/step_graph.h"
 #include "device/llama/cell_rows.h"
 #include "device/state/loop_state.h"
 #include "model/residency.h"
@@ -34,12 +35,6 @@ struct Window {
   std::int32_t stream;
   std::int32_t n_kv;  // cells that attention reads, from the stream's first on
   auto operator<=>(const Window&) const = default;
-};
-
-// Nodes of a graph that follow one another in the order in which they are computed, `end` excluded.
-struct NodeRange {
-  std::int32_t begin = 0;
-  std::int32_t end = 0;
 };
 
 // Every method: decode thread only; throws std::runtime_error.
@@ -85,6 +80,8 @@ class LlamaBridge {
   void run(const NodeRange& nodes);
   // All of them.
   [[nodiscard]] NodeRange nodes() const noexcept;
+  // The graph that is open; its tensors exist until the next one is opened.
+  [[nodiscard]] StepGraph graph() const;
   // One past the node of this name; throws if there is none.
   [[nodiscard]] std::int32_t end_of_node(const std::string& name) const;
   [[nodiscard]] float* logits() const noexcept;

@@ -15,9 +15,10 @@ constexpr std::int32_t kWindowsAhead = 16;
 
 }  // namespace
 
-DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, DecodeLoop kind,
+DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, DecodeLoop kind,
                        std::chrono::microseconds stall, const DrawLimits& limits)
     : bridge_(bridge),
+      graph_(std::move(graph)),
       kind_(kind),
       n_ctx_(model.n_ctx_slot()),
       stall_(stall),
@@ -38,7 +39,7 @@ MakeStepProgram DeviceLoop::program(bool keeps_rows) const {
     program.guard_by([this](const StepSite& site) {
       launch_step_guard(lane().control(), site.condition, site.stream);
     });
-    program.by_ggml(bridge.nodes().end);
+    graph_(program, bridge);
     if (keeps_rows) {
       program.then([this](const StepSite& site) { lane().keep_row(site.logits, site.stream); });
     }
@@ -54,6 +55,21 @@ StepKernelArguments DeviceLoop::arguments(const StepSite& site) const noexcept {
           .loop = site.condition,
           .loops = site.loops,
           .keys_are_far = draw_.keys_are_far};
+}
+
+void DeviceLoop::run_graph() {
+  StepProgram program;
+  graph_(program, bridge_);
+  program.enqueue(bridge_, {.stream = bridge_.stream(),
+                            .window = {},
+                            .logits = bridge_.logits(),
+                            .condition = {},
+                            .loops = false});
+}
+
+void DeviceLoop::forget_graphs() noexcept {
+  graphs_.clear();
+  masked_graphs_.clear();
 }
 
 bool DeviceLoop::launch(Slot& slot, const Sampler& sampler) {

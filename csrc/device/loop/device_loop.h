@@ -11,9 +11,9 @@
 #include "device/launch/draw_launch.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/step_pacer.h"
-#include "device/loop/step_program.h"
 #include "device/loop/stream_marker.h"
 #include "device/loop/window_graphs.h"
+#include "device/phases/step_program.h"
 #include "device/state/loop_state.h"
 #include "model/decode_loop.h"
 #include "model/model.h"
@@ -25,8 +25,9 @@ namespace unpaced {
 // any more, and else std::runtime_error.
 class DeviceLoop {
  public:
-  // `model` and `bridge` outlive this. stall: how long the GPU may be silent; 0: there is no limit.
-  DeviceLoop(const Model& model, LlamaBridge& bridge, DecodeLoop kind,
+  // `model` and `bridge` outlive this. graph: whose kernels compute a window's logits. stall: how
+  // long the GPU may be silent; 0: there is no limit.
+  DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, DecodeLoop kind,
              std::chrono::microseconds stall, const DrawLimits& limits);
   // Has the GPU leave, and waits for that.
   ~DeviceLoop();
@@ -35,6 +36,10 @@ class DeviceLoop {
 
   // What may end the waiting for news. It outlives this.
   void attach(Interruption& interruption) { interruption_ = &interruption; }
+  // The logits of the window that is open, computed as a step has them, without the draw.
+  void run_graph();
+  // Other kernels compute the logits from now on.
+  void forget_graphs() noexcept;
   // Captures the graphs of windows that come first.
   void prepare_windows();
   [[nodiscard]] std::size_t n_graphs() const noexcept {
@@ -87,7 +92,7 @@ class DeviceLoop {
   // kAhead: steps that the GPU has in its queue at most.
   static constexpr std::int32_t kQueuedSteps = 3;
 
-  // llama.cpp's whole graph, then the draw. keeps_rows: the logits are kept before.
+  // The graph, then the draw. keeps_rows: the logits are kept before.
   [[nodiscard]] MakeStepProgram program(bool keeps_rows) const;
   [[nodiscard]] StepKernelArguments arguments(const StepSite& site) const noexcept;
   [[nodiscard]] WindowGraphs& graphs() noexcept { return is_stepwise_ ? masked_graphs_ : graphs_; }
@@ -105,6 +110,7 @@ class DeviceLoop {
   void look_into_silence();
 
   LlamaBridge& bridge_;
+  const AddGraph graph_;
   const DecodeLoop kind_;
   const std::int32_t n_ctx_;
   const std::chrono::microseconds stall_;

@@ -25,7 +25,13 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       counters_(counters),
       host_(model_, config, counters),
       bridge_(model_->context()),
-      loop_(*model_, bridge_, loop, std::chrono::microseconds(config.stall_us), limits),
+      step_(bridge_, static_cast<StepKernels>(config.kernels)),
+      loop_(
+          *model_, bridge_,
+          [this](StepProgram& program, const LlamaBridge& bridge) {
+            step_.add_to(program, bridge);
+          },
+          loop, std::chrono::microseconds(config.stall_us), limits),
       policy_(host_, counters, config.n_slots) {
   if (host_.cell_store() != nullptr && DeviceCellStore::can_copy(bridge_)) {
     cells_.emplace(*host_.cell_store(), bridge_);
@@ -33,9 +39,26 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
 }
 
 void DeviceStepper::prepare(std::int32_t n_slots) {
-  test_loop(*model_, bridge_, loop_, n_slots);
+  test(n_slots);
   loop_.prepare_windows();
   counters_.n_window_graphs.set(loop_.n_graphs());
+}
+
+void DeviceStepper::test(std::int32_t n_slots) {
+  try {
+    test_loop(*model_, bridge_, loop_, n_slots);
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::exception& e) {
+    if (!step_.has_own()) throw;
+    // Each phase has ggml's bits, and the step has not: ggml's kernels for all of it.
+    step_.give_up(e.what(), bridge_);
+    loop_.drop();
+    loop_.wait_for_stream();
+    lane().unseat();
+    loop_.forget_graphs();
+    test_loop(*model_, bridge_, loop_, n_slots);
+  }
 }
 
 std::int32_t DeviceStepper::begin(Slot& slot) {

@@ -12,6 +12,7 @@
 #include "device/llama/llama_bridge.h"
 #include "device/loop/device_loop.h"
 #include "device/loop/device_policy.h"
+#include "device/phases/own_step.h"
 #include "host/host_stepper.h"
 #include "model/decode_loop.h"
 
@@ -44,12 +45,17 @@ class DeviceStepper final : public Stepper {
   [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
 
   [[nodiscard]] const Residency& residency() const noexcept { return bridge_.residency(); }
+  [[nodiscard]] const std::vector<StepPhaseReport>& phases() const noexcept {
+    return step_.report();
+  }
   // CUDA's number of the device.
   [[nodiscard]] int device() const noexcept { return bridge_.device(); }
   [[nodiscard]] const DrawLaunch& draw() const noexcept { return loop_.draw(); }
 
  private:
   [[nodiscard]] Lane& lane() noexcept { return loop_.lane(); }
+  // Throws std::runtime_error where the loop's steps are not llama_decode's, with ggml's kernels.
+  void test(std::int32_t n_slots);
   // False: there is no cell or step left, or the GPU cannot be given the steps; the host goes on.
   [[nodiscard]] bool launch(Slot& slot);
   // Runs `start`, which gives the GPU more steps. Where that cannot be done the steps land, and the
@@ -71,6 +77,7 @@ class DeviceStepper final : public Stepper {
   HostStepper host_;
   LlamaBridge bridge_;
   std::optional<DeviceCellStore> cells_;  // where llama.h's way is not the only one
+  OwnStep step_;
   DeviceLoop loop_;
   DevicePolicy policy_;
 };

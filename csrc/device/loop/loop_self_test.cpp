@@ -126,7 +126,7 @@ void LoopTest::compare_logits(Slot& slot, const std::vector<std::vector<float>>&
     bridge_.open(window);
     loop_.lane().upload_inputs(slot, bridge_, plan, window,
                                bridge_.inputs().of_row(0, window.n_kv));
-    bridge_.run();
+    loop_.run_graph();
     cuda_check(cudaMemcpyAsync(row.data(), bridge_.logits(), row.size() * sizeof(float),
                                cudaMemcpyDeviceToHost, bridge_.stream()),
                "cudaMemcpyAsync");

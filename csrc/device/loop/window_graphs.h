@@ -8,7 +8,7 @@
 #include <map>
 
 #include "device/llama/llama_bridge.h"
-#include "device/loop/step_program.h"
+#include "device/phases/step_program.h"
 #include "model/loop_memory.h"
 
 namespace unpaced {
@@ -39,6 +39,8 @@ class WindowGraphs {
   [[nodiscard]] bool has(const Window& window) const {
     return is_valid() && graphs_.contains(window);
   }
+  // All of them; they are captured anew when they are wanted.
+  void clear() noexcept;
 
  private:
   struct Entry {
@@ -49,7 +51,6 @@ class WindowGraphs {
 
   // The graphs compute where there still is memory.
   [[nodiscard]] bool is_valid() const { return version_ == bridge_.memory_version(); }
-  void clear() noexcept;
   [[nodiscard]] cudaGraphExec_t capture(const Window& window);
   // Runs `enqueue`, whose work becomes the graph's.
   template <class Enqueue>

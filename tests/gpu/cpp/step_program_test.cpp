@@ -3,7 +3,7 @@
 // must be noticed.
 //
 //   step_program_test MODEL.gguf
-#include "device/loop/step_program.h"
+#include "device/phases/step_program.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "device/loop/step_program.h"
+#include "device/phases/step_program.h"
 
 #include <stdexcept>
 #include <utility>

@@ -60,6 +60,9 @@ class StepProgram {
   std::int32_t end_ = 0;
 };
 
+// Adds the phases of the graph that is open in the bridge.
+using AddGraph = std::function<void(StepProgram&, const LlamaBridge&)>;
+
 // Makes the program of the graph that is open in the bridge: where its parts end hangs on it.
 using MakeStepProgram = std::function<StepProgram(const LlamaBridge&)>;
 

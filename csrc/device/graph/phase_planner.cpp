@@ -1,0 +1,428 @@
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "device/graph/fusion_borders.h"
+#include "device/graph/step_phase.h"
+
+namespace unpaced {
+namespace {
+
+template <class Part>
+const Part* get(const StepPart& part) {
+  return std::get_if<Part>(&part.detail);
+}
+
+// What phases of ours there can be, each by itself: parts that follow one another and have kernels.
+class PhaseFinder {
+ public:
+  PhaseFinder(const std::vector<StepPart>& parts, const PhaseKernels& kernels)
+      : parts_(parts), kernels_(kernels), why_(parts.size()) {}
+
+  std::vector<StepPhase> find() {
+    std::vector<StepPhase> phases;
+    for (std::size_t i = 0; i < parts_.size();) {
+      next_ = i + 1;
+      if (std::optional<StepPhase> found = phase_at(i)) phases.push_back(*std::move(found));
+      i = next_;
+    }
+    return phases;
+  }
+
+  // Why the part is in no phase of ours.
+  const std::vector<std::string>& why() const noexcept { return why_; }
+
+ private:
+  using Found = std::optional<StepPhase>;
+
+  Found phase_at(std::size_t i) {
+    for (const auto& find : {&PhaseFinder::norm, &PhaseFinder::attention_input,
+                             &PhaseFinder::feed_forward, &PhaseFinder::product}) {
+      if (Found found = (this->*find)(i)) return found;
+    }
+    if (const auto* other = get<OtherPart>(parts_[i])) why_[i] = other->why;
+    if (get<AttentionPart>(parts_[i])) why_[i] = "attention";
+    if (why_[i].empty()) why_[i] = "it stands by itself";
+    return {};
+  }
+
+  StepPhase make(PhaseKind kind, std::size_t first, std::size_t end,
+                 std::vector<PhaseLaunch> launches) {
+    next_ = end;
+    return {.nodes = {parts_[first].nodes.begin, parts_[end - 1].nodes.end},
+            .kind = kind,
+            .launches = std::move(launches),
+            .why = ""};
+  }
+
+  bool refused(std::size_t i, std::string why) {
+    if (why.empty()) return false;
+    why_[i] = std::move(why);
+    return true;
+  }
+
+  Found norm(std::size_t i) {
+    const auto* part = get<NormPart>(parts_[i]);
+    if (part == nullptr || refused(i, kernels_.why_no_norm(*part))) return {};
+    const auto* next = i + 1 < parts_.size() ? get<NormPart>(parts_[i + 1]) : nullptr;
+    if (next != nullptr && next->input == part->out && kernels_.why_no_norm(*next).empty()) {
+      return make(
+          PhaseKind::kNorm, i, i + 2,
+          {NormLaunch{.before = *part, .part = *next, .writes_out = true, .rounds = false}});
+    }
+    return make(PhaseKind::kNorm, i, i + 1,
+                {NormLaunch{.before = {}, .part = *part, .writes_out = true, .rounds = false}});
+  }
+
+  // Those of a type follow one another, else in the graph's order. V often has more bits than Q and
+  // K, which have one kernel then.
+  static std::vector<ProductPart> by_type(const std::vector<ProductPart>& products) {
+    std::vector<ProductPart> sorted;
+    for (const ProductPart& product : products) {
+      const auto last = std::find_if(sorted.rbegin(), sorted.rend(), [&](const ProductPart& other) {
+        return other.weights->type == product.weights->type;
+      });
+      sorted.insert(last == sorted.rend() ? sorted.end() : last.base(), product);
+    }
+    return sorted;
+  }
+
+  // The products one launch each, or as many together as there is a kernel for.
+  std::vector<PhaseLaunch> launches_of(std::span<const ProductPart> products) const {
+    if (kernels_.why_no_products(products).empty()) {
+      return {ProductLaunch{{products.begin(), products.end()}}};
+    }
+    std::vector<PhaseLaunch> launches;
+    for (std::size_t i = 0; i < products.size();) {
+      std::size_t n = products.size() - i;
+      while (n > 1 && !kernels_.why_no_products(products.subspan(i, n)).empty()) --n;
+      const auto together = products.subspan(i, n);
+      launches.emplace_back(ProductLaunch{{together.begin(), together.end()}});
+      i += n;
+    }
+    return launches;
+  }
+
+  struct AttentionInput {
+    std::vector<ProductPart> products;
+    RopeLaunch rope;
+    std::set<const ggml_tensor*> made;  // values of these parts
+    std::size_t end = 0;
+  };
+
+  static bool take(AttentionInput& input, const StepPart& part) {
+    if (const auto* product = get<ProductPart>(part)) {
+      if (product->experts != nullptr ||
+          (!input.products.empty() && product->input != input.products.front().input)) {
+        return false;
+      }
+      input.products.push_back(*product);
+      input.made.insert(product->out);
+    } else if (const auto* rope = get<RopePart>(part)) {
+      if (!input.made.contains(origin(rope->input))) return false;
+      input.rope.ropes.push_back(*rope);
+      input.made.insert(rope->out);
+    } else if (const auto* write = get<CacheWritePart>(part)) {
+      if (!input.made.contains(origin(write->input))) return false;
+      input.rope.writes.push_back(*write);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  Found attention_input(std::size_t i) {
+    if (get<ProductPart>(parts_[i]) == nullptr) return {};
+    AttentionInput input;
+    for (input.end = i; input.end < parts_.size() && take(input, parts_[input.end]);) ++input.end;
+    if (input.rope.ropes.empty() || input.rope.writes.size() != 2) return {};
+    for (const ProductPart& product : input.products) {
+      if (refused(i, kernels_.why_no_products({&product, 1}))) return {};
+    }
+    if (refused(i, kernels_.why_no_rope(input.rope))) return {};
+    std::vector<PhaseLaunch> launches = launches_of(by_type(input.products));
+    launches.emplace_back(std::move(input.rope));
+    return make(PhaseKind::kAttentionInput, i, input.end, std::move(launches));
+  }
+
+  // The product behind part i that takes its values.
+  const ProductPart* product_of(std::size_t i, const ggml_tensor* values) const {
+    if (i + 1 >= parts_.size()) return nullptr;
+    const auto* part = get<ProductPart>(parts_[i + 1]);
+    return part != nullptr && origin(part->input) == values ? part : nullptr;
+  }
+
+  Found feed_forward(std::size_t i) {
+    if (const auto* gated = get<GatedPart>(parts_[i])) {
+      if (refused(i, kernels_.why_no_gated(*gated))) return {};
+      const ProductPart* down = product_of(i, gated->out);
+      if (down == nullptr || refused(i + 1, kernels_.why_no_products({down, 1}))) {
+        return make(PhaseKind::kFeedForward, i, i + 1, {GatedLaunch{*gated}});
+      }
+      return make(PhaseKind::kFeedForward, i, i + 2, {GatedLaunch{*gated}, ProductLaunch{{*down}}});
+    }
+    return fused_feed_forward(i);
+  }
+
+  // Gate and up as one matrix.
+  Found fused_feed_forward(std::size_t i) {
+    const auto* both = get<ProductPart>(parts_[i]);
+    if (both == nullptr || i + 2 >= parts_.size()) return {};
+    const auto* activation = get<ActivationPart>(parts_[i + 1]);
+    if (activation == nullptr || origin(activation->input) != both->out) return {};
+    const ProductPart* down = product_of(i + 1, activation->out);
+    if (down == nullptr || refused(i, kernels_.why_no_products({both, 1})) ||
+        refused(i + 1, kernels_.why_no_activation(*activation)) ||
+        refused(i + 2, kernels_.why_no_products({down, 1}))) {
+      return {};
+    }
+    return make(
+        PhaseKind::kFeedForward, i, i + 3,
+        {ProductLaunch{{*both}}, ActivationLaunch{*activation, takes_rounded(down->weights)},
+         ProductLaunch{{*down}}});
+  }
+
+  Found product(std::size_t i) {
+    const auto* part = get<ProductPart>(parts_[i]);
+    if (part == nullptr || refused(i, kernels_.why_no_products({part, 1}))) return {};
+    return make(PhaseKind::kProduct, i, i + 1, {ProductLaunch{{*part}}});
+  }
+
+  const std::vector<StepPart>& parts_;
+  const PhaseKernels& kernels_;
+  std::vector<std::string> why_;
+  std::size_t next_ = 0;
+};
+
+const ggml_tensor* rounded_input(const PhaseLaunch& launch) {
+  if (const auto* product = std::get_if<ProductLaunch>(&launch)) {
+    const ProductPart& first = product->parts.front();
+    return takes_rounded(first.weights) ? first.input : nullptr;
+  }
+  if (const auto* gated = std::get_if<GatedLaunch>(&launch)) {
+    return takes_rounded(gated->part.up.weights) ? gated->part.up.input : nullptr;
+  }
+  return nullptr;
+}
+
+// Phases of ours in a graph: who rounds what, what is left to ggml, and which are given up since
+// they do not go with the rest.
+class PhaseJoiner {
+ public:
+  PhaseJoiner(const StepGraph& graph, const std::vector<StepPart>& parts,
+              const PhaseKernels& kernels, std::vector<std::string> why,
+              std::vector<StepPhase> ours)
+      : graph_(graph),
+        parts_(parts),
+        kernels_(kernels),
+        why_(std::move(why)),
+        ours_(std::move(ours)),
+        borders_(fusion_borders(graph)) {}
+
+  std::vector<StepPhase> join() {
+    while (give_up_refused() || give_up_norms() || give_up_borders() || give_up_conflicts()) {
+    }
+    for (StepPhase& phase : ours_) round_inputs(phase);
+    return fill();
+  }
+
+ private:
+  bool is_border(std::int32_t i) const { return borders_[static_cast<std::size_t>(i)]; }
+
+  // The phases that there is something against; false: none.
+  bool give_up(const std::function<std::string(StepPhase&)>& why_not) {
+    std::set<std::int32_t> given_up;  // where they begin
+    for (StepPhase& phase : ours_) {
+      const std::string why = why_not(phase);
+      if (why.empty()) continue;
+      given_up.insert(phase.nodes.begin);
+      tell(phase.nodes, why);
+    }
+    std::erase_if(ours_,
+                  [&](const StepPhase& phase) { return given_up.contains(phase.nodes.begin); });
+    return !given_up.empty();
+  }
+
+  void tell(const NodeRange& nodes, const std::string& why) {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (parts_[i].nodes.begin >= nodes.begin && parts_[i].nodes.end <= nodes.end) why_[i] = why;
+    }
+  }
+
+  // The phase of ours that the node is in.
+  const StepPhase* phase_of(std::int32_t node) const {
+    const auto found = std::ranges::find_if(ours_, [&](const StepPhase& phase) {
+      return node >= phase.nodes.begin && node < phase.nodes.end;
+    });
+    return found == ours_.end() ? nullptr : &*found;
+  }
+
+  // The node takes the tensor's values as a rounded row, in a phase of ours.
+  bool reads_rounded(std::int32_t node, const ggml_tensor* tensor) const {
+    const StepPhase* phase = phase_of(node);
+    return phase != nullptr && std::ranges::any_of(phase->launches, [&](const PhaseLaunch& launch) {
+             const ggml_tensor* input = rounded_input(launch);
+             return input != nullptr && origin(input) == tensor && has_node(launch, node);
+           });
+  }
+
+  bool has_node(const PhaseLaunch& launch, std::int32_t node) const {
+    const auto is_of = [&](const ProductPart& part) {
+      return graph_.node(node)->src[0] == part.weights &&
+             origin(part.input) == origin(graph_.node(node)->src[1]);
+    };
+    if (const auto* product = std::get_if<ProductLaunch>(&launch)) {
+      return std::ranges::any_of(product->parts, is_of);
+    }
+    const auto* gated = std::get_if<GatedLaunch>(&launch);
+    return gated != nullptr && (is_of(gated->part.gate) || is_of(gated->part.up));
+  }
+
+  // A norm is ours for its rounded row alone.
+  bool give_up_norms() {
+    return give_up([&](StepPhase& phase) -> std::string {
+      if (phase.kind != PhaseKind::kNorm) return "";
+      auto& launch = std::get<NormLaunch>(phase.launches.front());
+      const std::vector<std::int32_t> readers = graph_.computing_readers(launch.part.out);
+      const auto n_rounded = std::ranges::count_if(
+          readers, [&](std::int32_t reader) { return reads_rounded(reader, launch.part.out); });
+      launch.rounds = n_rounded > 0;
+      launch.writes_out = static_cast<std::size_t>(n_rounded) < readers.size() || readers.empty() ||
+                          (launch.part.out->flags & GGML_TENSOR_FLAG_OUTPUT) != 0;
+      return launch.rounds ? "" : "no product of ours takes its row rounded";
+    });
+  }
+
+  // Something computes between two nodes.
+  bool computes(std::int32_t begin, std::int32_t end) const {
+    return graph_.next_computing(begin) < end;
+  }
+
+  bool give_up_borders() {
+    std::set<std::int32_t> begins;
+    std::set<std::int32_t> ends;
+    std::int32_t end = 0;
+    for (const StepPhase& phase : ours_) {
+      if (computes(end, phase.nodes.begin)) {
+        if (!is_border(end)) ends.insert(end);
+        if (!is_border(phase.nodes.begin)) begins.insert(phase.nodes.begin);
+      }
+      end = phase.nodes.end;
+    }
+    if (computes(end, graph_.size()) && !is_border(end)) ends.insert(end);
+    return give_up([&](StepPhase& phase) -> std::string {
+      const bool cuts = begins.contains(phase.nodes.begin) || ends.contains(phase.nodes.end);
+      return cuts ? "its border would cut what ggml computes by one kernel" : "";
+    });
+  }
+
+  bool give_up_refused() {
+    return give_up([&](StepPhase& phase) { return kernels_.why_no_phase(graph_, phase); });
+  }
+
+  bool give_up_conflicts() {
+    return give_up([&](const StepPhase& phase) {
+      StepPhase rounding = phase;
+      round_inputs(rounding);
+      return memory_conflict(graph_, rounding);
+    });
+  }
+
+  // A norm's phase has rounded it.
+  bool is_rounded_already(const ggml_tensor* values) const {
+    return std::ranges::any_of(ours_, [&](const StepPhase& phase) {
+      const auto* norm = std::get_if<NormLaunch>(&phase.launches.front());
+      return norm != nullptr && norm->rounds && norm->part.out == values;
+    });
+  }
+
+  // Before the products of a phase that take a row which nobody has rounded.
+  void round_inputs(StepPhase& phase) const {
+    std::vector<PhaseLaunch> launches;
+    const ggml_tensor* rounded = nullptr;
+    for (PhaseLaunch& launch : phase.launches) {
+      const ggml_tensor* input = rounded_input(launch);
+      if (input != nullptr && origin(input) != rounded && !is_rounded_already(origin(input))) {
+        launches.emplace_back(RoundLaunch{input});
+      }
+      if (input != nullptr) rounded = origin(input);
+      const auto* activation = std::get_if<ActivationLaunch>(&launch);
+      if (activation != nullptr && activation->rounds) rounded = activation->part.out;
+      launches.push_back(std::move(launch));
+    }
+    phase.launches = std::move(launches);
+  }
+
+  // Between phases of ours: ggml's, or views, which go to the phase before.
+  std::vector<StepPhase> fill() const {
+    std::vector<StepPhase> all;
+    std::int32_t end = 0;
+    const auto reach = [&](std::int32_t begin) {
+      if (begin == end) return;
+      if (computes(end, begin) || all.empty()) {
+        all.push_back({{end, begin}, PhaseKind::kGgml, {}, why_of({end, begin})});
+      } else {
+        all.back().nodes.end = begin;
+      }
+      end = begin;
+    };
+    for (const StepPhase& phase : ours_) {
+      reach(phase.nodes.begin);
+      all.push_back(phase);
+      end = phase.nodes.end;
+    }
+    reach(graph_.size());
+    return all;
+  }
+
+  // The reasons of the parts, each once.
+  std::string why_of(const NodeRange& nodes) const {
+    std::string all;
+    std::set<std::string> told;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const bool within = parts_[i].nodes.begin >= nodes.begin && parts_[i].nodes.begin < nodes.end;
+      if (!within || why_[i].empty() || !told.insert(why_[i]).second) continue;
+      if (!all.empty()) all += "; ";
+      all += why_[i];
+    }
+    return all;
+  }
+
+  const StepGraph& graph_;
+  const std::vector<StepPart>& parts_;
+  const PhaseKernels& kernels_;
+  std::vector<std::string> why_;
+  std::vector<StepPhase> ours_;
+  const std::vector<bool> borders_;
+};
+
+}  // namespace
+
+std::vector<StepPhase> plan_phases(const StepGraph& graph, const PhaseKernels& kernels) {
+  const std::vector<StepPart> parts = find_parts(graph);
+  PhaseFinder finder(parts, kernels);
+  std::vector<StepPhase> ours = finder.find();
+  return PhaseJoiner(graph, parts, kernels, finder.why(), std::move(ours)).join();
+}
+
+bool takes_rounded(const ggml_tensor* weights) noexcept { return ggml_is_quantized(weights->type); }
+
+std::string name_of(PhaseKind kind) {
+  switch (kind) {
+    case PhaseKind::kNorm:
+      return "norm";
+    case PhaseKind::kAttentionInput:
+      return "attention input";
+    case PhaseKind::kFeedForward:
+      return "feed-forward";
+    case PhaseKind::kProduct:
+      return "product";
+    case PhaseKind::kGgml:
+      break;
+  }
+  return "ggml";
+}
+
+}  // namespace unpaced

@@ -1,0 +1,237 @@
+#include "device/graph/step_part.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+
+namespace unpaced {
+namespace {
+
+bool is_row(const ggml_tensor* tensor) {
+  return is_contiguous_f32(tensor) && ggml_nrows(tensor) == 1;
+}
+
+bool is_unshared(const StepGraph& graph, const ggml_tensor* tensor) {
+  return graph.readers(tensor).size() == 1 && (tensor->flags & GGML_TENSOR_FLAG_OUTPUT) == 0;
+}
+
+// The other source of a node that reads `one`; nullptr if it does not.
+const ggml_tensor* other_source(const ggml_tensor* node, const ggml_tensor* one) {
+  if (node->src[0] == one) return node->src[1];
+  return node->src[1] == one ? node->src[0] : nullptr;
+}
+
+class PartFinder {
+ public:
+  explicit PartFinder(const StepGraph& graph) : graph_(graph) {}
+
+  std::vector<StepPart> find() {
+    std::vector<StepPart> parts;
+    for (std::int32_t i = graph_.next_computing(0); i < graph_.size();
+         i = graph_.next_computing(parts.back().nodes.end)) {
+      parts.push_back(part_at(i));
+    }
+    return parts;
+  }
+
+ private:
+  using Found = std::optional<StepPart>;
+
+  StepPart part_at(std::int32_t i) const {
+    for (const auto& find :
+         {&PartFinder::rope, &PartFinder::norm, &PartFinder::gated, &PartFinder::product,
+          &PartFinder::activation, &PartFinder::cache_write, &PartFinder::attention}) {
+      if (Found found = (this->*find)(i)) return *std::move(found);
+    }
+    return {{i, i + 1}, OtherPart{why_unknown(graph_.node(i))}};
+  }
+
+  static std::string why_unknown(const ggml_tensor* node) {
+    if (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID) {
+      if (!is_weight(node->src[0])) return "a product with what is no weight";
+      if (ggml_nrows(node->src[1]) != 1) return "a product with several vectors";
+    }
+    if (node->op == GGML_OP_SET_ROWS) return "a cache of another layout";
+    return ggml_op_name(node->op);
+  }
+
+  // The node behind `last`, if it has this operation and alone reads it.
+  const ggml_tensor* follower(std::int32_t last, ggml_op op) const {
+    if (last + 1 >= graph_.size()) return nullptr;
+    const ggml_tensor* next = graph_.node(last + 1);
+    const ggml_tensor* before = graph_.node(last);
+    const bool follows =
+        next->op == op && is_unshared(graph_, before) && other_source(next, before) != nullptr;
+    return follows ? next : nullptr;
+  }
+
+  Found norm(std::int32_t i) const {
+    const ggml_tensor* node = graph_.node(i);
+    if (node->op != GGML_OP_RMS_NORM || !is_row(node->src[0])) return {};
+    const ggml_tensor* product = follower(i, GGML_OP_MUL);
+    if (product == nullptr) return {};
+    const ggml_tensor* weight = other_source(product, node);
+    if (!is_weight(weight) || !is_row(weight) || weight->ne[0] != node->ne[0]) return {};
+    NormPart part{
+        .input = node->src[0], .weight = weight, .added = nullptr, .out = product, .epsilon = 0};
+    std::memcpy(&part.epsilon, node->op_params, sizeof part.epsilon);
+    std::int32_t end = i + 2;
+    if (const ggml_tensor* sum = follower(i + 1, GGML_OP_ADD)) {
+      const ggml_tensor* added = other_source(sum, product);
+      if (is_row(added) && added->ne[0] == sum->ne[0]) {
+        part.added = added;
+        part.out = sum;
+        ++end;
+      }
+    }
+    return StepPart{{i, end}, part};
+  }
+
+  // A norm of each head, and its weight: the two nodes before a ROPE.
+  bool is_head_norm(std::int32_t i) const {
+    const ggml_tensor* node = graph_.node(i);
+    const ggml_tensor* product = follower(i, GGML_OP_MUL);
+    if (node->op != GGML_OP_RMS_NORM || product == nullptr) return false;
+    const ggml_tensor* weight = other_source(product, node);
+    return product->src[0] == node && is_weight(weight) && is_row(weight) &&
+           weight->ne[0] == node->ne[0] && node->ne[2] == 1;
+  }
+
+  Found rope(std::int32_t i) const {
+    RopePart part{};
+    std::int32_t at = i;
+    if (graph_.node(i)->op == GGML_OP_RMS_NORM) {
+      if (!is_head_norm(i) || follower(i + 1, GGML_OP_ROPE) == nullptr) return {};
+      part.norm = graph_.node(i);
+      part.weight = graph_.node(i + 1)->src[1];
+      at = i + 2;
+    }
+    const ggml_tensor* node = graph_.node(at);
+    if (node->op != GGML_OP_ROPE || node->ne[2] != 1 || node->ne[3] != 1) return {};
+    part.input = part.norm != nullptr ? part.norm->src[0] : node->src[0];
+    part.rope = part.out = node;
+    if (const ggml_tensor* scale = scale_after(at)) {
+      part.scale = part.out = scale;
+      ++at;
+    }
+    return StepPart{{i, at + 1}, part};
+  }
+
+  // Gemma's queries.
+  const ggml_tensor* scale_after(std::int32_t last) const {
+    if (last + 1 >= graph_.size()) return nullptr;
+    const ggml_tensor* next = graph_.node(last + 1);
+    const bool follows = next->op == GGML_OP_SCALE && next->src[0] == graph_.node(last) &&
+                         is_unshared(graph_, graph_.node(last));
+    return follows ? next : nullptr;
+  }
+
+  // The product at node i, without what is added.
+  std::optional<ProductPart> bare_product(std::int32_t i) const {
+    if (i >= graph_.size()) return {};
+    const ggml_tensor* node = graph_.node(i);
+    const bool chosen = node->op == GGML_OP_MUL_MAT_ID;
+    if (node->op != GGML_OP_MUL_MAT && !chosen) return {};
+    const ggml_tensor* input = node->src[1];
+    if (!is_weight(node->src[0]) || !is_contiguous_f32(input) || !is_contiguous_f32(node)) {
+      return {};
+    }
+    // One token; of the chosen experts each may have a vector of its own.
+    const bool one = chosen ? node->ne[2] == 1 && node->ne[3] == 1 && input->ne[2] == 1
+                            : ggml_nrows(input) == 1 && node->src[0]->ne[2] == 1;
+    if (!one) return {};
+    return ProductPart{.weights = node->src[0],
+                       .input = input,
+                       .experts = chosen ? node->src[2] : nullptr,
+                       .added = nullptr,
+                       .product = node,
+                       .out = node};
+  }
+
+  // With what ggml adds by the same kernel; `last` becomes its node.
+  void take_added(ProductPart& part, std::int32_t& last) const {
+    const ggml_tensor* sum = follower(last, part.experts == nullptr ? GGML_OP_ADD : GGML_OP_ADD_ID);
+    if (sum == nullptr) return;
+    const ggml_tensor* added = other_source(sum, part.out);
+    const bool fits = part.experts == nullptr
+                          ? ggml_are_same_shape(sum->src[0], sum->src[1])
+                          : sum->src[0] == part.out && sum->src[2] == part.experts;
+    if (!fits || !is_contiguous_f32(added)) return;
+    part.added = added;
+    part.out = sum;
+    ++last;
+  }
+
+  Found product(std::int32_t i) const {
+    std::optional<ProductPart> part = bare_product(i);
+    if (!part) return {};
+    std::int32_t last = i;
+    take_added(*part, last);
+    return StepPart{{i, last + 1}, *part};
+  }
+
+  static bool computes_within_product(const ggml_tensor* glu) {
+    const ggml_glu_op op = ggml_get_glu_op(glu);
+    const bool known = op == GGML_GLU_OP_SWIGLU || op == GGML_GLU_OP_GEGLU ||
+                       op == GGML_GLU_OP_SWIGLU_OAI || op == GGML_GLU_OP_SWIGLU_CLAMP;
+    const bool swapped = glu->op_params[1] != 0;
+    return known && !swapped;
+  }
+
+  static bool are_alike(const ProductPart& a, const ProductPart& b) {
+    return a.input == b.input && a.experts == b.experts && a.weights->type == b.weights->type &&
+           ggml_are_same_shape(a.weights, b.weights) &&
+           ggml_are_same_stride(a.weights, b.weights) &&
+           (a.added == nullptr) == (b.added == nullptr);
+  }
+
+  // Two products and the GLU that alone reads them.
+  Found gated(std::int32_t i) const {
+    std::int32_t last = i;
+    std::optional<ProductPart> first = bare_product(i);
+    if (!first) return {};
+    take_added(*first, last);
+    std::optional<ProductPart> second = bare_product(++last);
+    if (!second) return {};
+    take_added(*second, last);
+    if (++last >= graph_.size() || !are_alike(*first, *second)) return {};
+    const ggml_tensor* glu = graph_.node(last);
+    if (glu->op != GGML_OP_GLU || !computes_within_product(glu)) return {};
+    if (!is_unshared(graph_, first->out) || !is_unshared(graph_, second->out)) return {};
+    if (glu->src[0] == second->out) std::swap(first, second);
+    if (glu->src[0] != first->out || glu->src[1] != second->out) return {};
+    return StepPart{{i, last + 1}, GatedPart{.gate = *first, .up = *second, .out = glu}};
+  }
+
+  Found activation(std::int32_t i) const {
+    const ggml_tensor* node = graph_.node(i);
+    if (node->op != GGML_OP_GLU || node->src[1] != nullptr || !computes_within_product(node) ||
+        !is_row(node->src[0]) || !is_row(node)) {
+      return {};
+    }
+    return StepPart{{i, i + 1}, ActivationPart{.input = node->src[0], .out = node}};
+  }
+
+  Found cache_write(std::int32_t i) const {
+    const ggml_tensor* node = graph_.node(i);
+    if (node->op != GGML_OP_SET_ROWS || !is_row(node->src[0]) ||
+        node->src[1]->type != GGML_TYPE_I64 || ggml_nelements(node->src[1]) != 1) {
+      return {};
+    }
+    return StepPart{{i, i + 1},
+                    CacheWritePart{.input = node->src[0], .rows = node->src[1], .out = node}};
+  }
+
+  Found attention(std::int32_t i) const {
+    if (graph_.node(i)->op != GGML_OP_FLASH_ATTN_EXT) return {};
+    return StepPart{{i, i + 1}, AttentionPart{.out = graph_.node(i)}};
+  }
+
+  const StepGraph& graph_;
+};
+
+}  // namespace
+
+std::vector<StepPart> find_parts(const StepGraph& graph) { return PartFinder(graph).find(); }
+
+}  // namespace unpaced

@@ -1,0 +1,88 @@
+// What a step's graph is made of, part by part: a part is what one kernel computes, a few nodes
+// that follow one another, views between them or not.
+#pragma once
+
+#include <ggml.h>
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "device/graph/step_graph.h"
+
+namespace unpaced {
+
+// weight * x / rms(x) of one row, plus another row: before and after attention and feed-forward.
+struct NormPart {
+  const ggml_tensor* input;
+  const ggml_tensor* weight;
+  const ggml_tensor* added;  // nullptr: nothing
+  const ggml_tensor* out;
+  float epsilon;
+};
+
+// A matrix of the model times one vector, or the matrices of the experts that were chosen. What
+// ggml adds by the same kernel: a bias or the residual.
+struct ProductPart {
+  const ggml_tensor* weights;
+  const ggml_tensor* input;
+  const ggml_tensor* experts;  // nullptr: not a mixture's
+  const ggml_tensor* added;    // nullptr: nothing
+  const ggml_tensor* product;  // the MUL_MAT or MUL_MAT_ID node
+  const ggml_tensor* out;
+};
+
+// Gate and up, and their product after the gate's activation, by one kernel.
+struct GatedPart {
+  ProductPart gate;
+  ProductPart up;
+  const ggml_tensor* out;  // the GLU node: its operation and parameters
+};
+
+// The same of a product that has been computed already, gate and up behind one another.
+struct ActivationPart {
+  const ggml_tensor* input;
+  const ggml_tensor* out;  // the GLU node
+};
+
+// Positions turned into the heads of Q or K, each normalised first in some architectures and
+// scaled after in others.
+struct RopePart {
+  const ggml_tensor* input;
+  const ggml_tensor* norm;    // the RMS_NORM node; nullptr: none
+  const ggml_tensor* weight;  // its weight
+  const ggml_tensor* rope;    // the ROPE node
+  const ggml_tensor* scale;   // the SCALE node; nullptr: none
+  const ggml_tensor* out;
+};
+
+// A row written into the KV cache.
+struct CacheWritePart {
+  const ggml_tensor* input;
+  const ggml_tensor* rows;  // which: I64
+  const ggml_tensor* out;   // the SET_ROWS node
+};
+
+struct AttentionPart {
+  const ggml_tensor* out;  // the FLASH_ATTN_EXT node
+};
+
+// Anything else. `why` says what it was not, where it began as something known.
+struct OtherPart {
+  std::string why;
+};
+
+using PartDetail = std::variant<OtherPart, NormPart, ProductPart, GatedPart, ActivationPart,
+                                RopePart, CacheWritePart, AttentionPart>;
+
+struct StepPart {
+  NodeRange nodes;  // from the first node that computes to the last, views between them
+  PartDetail detail;
+};
+
+// Every node that computes belongs to one part, in order. From operations, shapes and who reads
+// whom; names do not matter.
+[[nodiscard]] std::vector<StepPart> find_parts(const StepGraph& graph);
+
+}  // namespace unpaced

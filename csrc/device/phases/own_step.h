@@ -1,0 +1,53 @@
+// A step's program of ggml's kernels and ours.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/kernels/card.h"
+#include "device/llama/llama_bridge.h"
+#include "device/phases/mat_vec_choices.h"
+#include "device/phases/own_kernels.h"
+#include "device/phases/step_program.h"
+#include "device/state/cuda_memory.h"
+#include "model/decode_loop.h"
+
+namespace unpaced {
+
+// Decode thread only.
+class OwnStep {
+ public:
+  // Compares each shape of phase with ggml's kernels, on the smallest window: some milliseconds.
+  // With kAuto it measures them too, and each build of their mat-vecs. Writes the KV's first row.
+  // Throws what a broken device throws.
+  OwnStep(LlamaBridge& bridge, StepKernels choice);
+
+  // The phases of the graph that is open in the bridge. They must be enqueued before another one
+  // is opened; what was captured stays valid for as long as this lives.
+  void add_to(StepProgram& program, const LlamaBridge& bridge);
+  [[nodiscard]] bool has_own() const noexcept { return has_own_; }
+  // From now on all phases are ggml's.
+  void give_up(const std::string& why, const LlamaBridge& bridge);
+
+  // Of the graph that was opened last.
+  [[nodiscard]] const std::vector<StepPhaseReport>& report() const noexcept { return report_; }
+
+ private:
+  struct Plan;
+
+  [[nodiscard]] std::shared_ptr<const Plan> plan(const LlamaBridge& bridge);
+  void test(LlamaBridge& bridge, bool measures);
+  void tell(const Plan& plan);
+
+  const Card card_;
+  OwnKernels kernels_;
+  MatVecChoices choices_;
+  std::string why_none_;  // why all phases are ggml's; empty: they need not be
+  std::unique_ptr<DeviceArray<std::byte>> scratch_;
+  std::vector<StepPhaseReport> report_;
+  bool has_own_ = false;
+};
+
+}  // namespace unpaced

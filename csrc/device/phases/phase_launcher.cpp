@@ -1,0 +1,96 @@
+#include "device/phases/phase_launcher.h"
+
+#include "device/kernels/norm_row.h"
+#include "device/phases/kernel_arguments.h"
+
+namespace unpaced {
+namespace {
+
+const float* data_of(const ggml_tensor* weight) { return static_cast<const float*>(weight->data); }
+
+}  // namespace
+
+void PhaseLauncher::enqueue(const StepPhase& phase, CUstream_st* stream) const {
+  for (const PhaseLaunch& launch : phase.launches) {
+    std::visit([&](const auto& known) { enqueue(known, stream); }, launch);
+  }
+}
+
+void PhaseLauncher::enqueue(const NormLaunch& launch, CUstream_st* stream) const {
+  NormRow row;
+  const auto fill = [&](const NormPart& part, bool writes) {
+    return RowNorm{.input = places_.floats(part.input),
+                   .weight = data_of(part.weight),
+                   .added = part.added == nullptr ? nullptr : places_.floats(part.added),
+                   .out = writes ? places_.floats(part.out) : nullptr,
+                   .epsilon = part.epsilon};
+  };
+  row.n_values = static_cast<std::int32_t>(launch.part.out->ne[0]);
+  if (launch.before) {
+    row.first = fill(*launch.before, true);
+    row.second = fill(launch.part, launch.writes_out);
+  } else {
+    row.first = fill(launch.part, launch.writes_out);
+  }
+  if (launch.rounds) row.rounded = places_.rounded(launch.part.out);
+  enqueue_norm_row(row, card_, stream);
+}
+
+void PhaseLauncher::enqueue(const RoundLaunch& launch, CUstream_st* stream) const {
+  const ggml_tensor* rows = launch.input;
+  enqueue_row_rounding({.input = places_.floats(rows),
+                        .input_stride = rows->ne[0],
+                        .n_values = static_cast<std::int32_t>(rows->ne[0]),
+                        .n_rows = static_cast<std::int32_t>(ggml_nrows(rows)),
+                        .rounded = places_.rounded(rows)},
+                       card_, stream);
+}
+
+void PhaseLauncher::complete(MatVec& mat_vec, const ProductPart& part) const {
+  mat_vec.variant = choices_.of(mat_vec);
+  if (takes_rounded(part.weights)) {
+    mat_vec.input_q8 = places_.rounded(part.input);
+    mat_vec.input_stride = q8_blocks(part.input->ne[0]);
+  } else {
+    mat_vec.input = places_.floats(part.input);
+    mat_vec.input_stride = part.input->ne[0];
+  }
+}
+
+void PhaseLauncher::enqueue(const ProductLaunch& launch, CUstream_st* stream) const {
+  MatVec mat_vec = mat_vec_of(launch.parts);
+  complete(mat_vec, launch.parts.front());
+  for (std::size_t i = 0; i < launch.parts.size(); ++i) {
+    const ProductPart& part = launch.parts[i];
+    mat_vec.matrices[i].out = places_.floats(part.out);
+    if (part.added != nullptr) mat_vec.matrices[i].added = places_.floats(part.added);
+  }
+  enqueue_mat_vec(mat_vec, card_, stream);
+}
+
+void PhaseLauncher::enqueue(const GatedLaunch& launch, CUstream_st* stream) const {
+  MatVec mat_vec = mat_vec_of(launch.part);
+  complete(mat_vec, launch.part.up);
+  mat_vec.matrices[1].out = places_.floats(launch.part.out);
+  enqueue_mat_vec(mat_vec, card_, stream);
+}
+
+void PhaseLauncher::enqueue(const ActivationLaunch& launch, CUstream_st* stream) const {
+  GateRow row = gate_row_of(launch.part);
+  row.input = places_.floats(launch.part.input);
+  row.out = places_.floats(launch.part.out);
+  if (launch.rounds) row.rounded = places_.rounded(launch.part.out);
+  enqueue_gate_row(row, card_, stream);
+}
+
+void PhaseLauncher::enqueue(const RopeLaunch& launch, CUstream_st* stream) const {
+  const HeadRoles roles = roles_of(launch);
+  HeadRope rope = head_rope_of(roles);
+  rope.query.input = places_.floats(roles.query->input);
+  rope.query.out = places_.floats(roles.query->out);
+  rope.key.input = places_.floats(roles.key->input);
+  rope.value.input = places_.floats(roles.value_row->input);
+  enqueue_head_rope(rope, card_, stream);
+}
+
+}  // namespace unpaced

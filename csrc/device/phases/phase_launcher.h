@@ -1,0 +1,38 @@
+// Gives the GPU a phase's kernels.
+#pragma once
+
+#include "device/graph/step_phase.h"
+#include "device/kernels/card.h"
+#include "device/kernels/mat_vec.h"
+#include "device/phases/mat_vec_choices.h"
+#include "device/phases/value_places.h"
+
+struct CUstream_st;  // a cudaStream_t points to it; the tests without a GPU have no CUDA
+
+namespace unpaced {
+
+class PhaseLauncher {
+ public:
+  // `places` and `choices` outlive this.
+  PhaseLauncher(const ValuePlaces& places, const MatVecChoices& choices, const Card& card)
+      : places_(places), choices_(choices), card_(card) {}
+
+  // Throws std::runtime_error.
+  void enqueue(const StepPhase& phase, CUstream_st* stream) const;
+
+ private:
+  void enqueue(const NormLaunch& launch, CUstream_st* stream) const;
+  void enqueue(const RoundLaunch& launch, CUstream_st* stream) const;
+  void enqueue(const ProductLaunch& launch, CUstream_st* stream) const;
+  void enqueue(const GatedLaunch& launch, CUstream_st* stream) const;
+  void enqueue(const ActivationLaunch& launch, CUstream_st* stream) const;
+  void enqueue(const RopeLaunch& launch, CUstream_st* stream) const;
+  // With the input and the build that was chosen.
+  void complete(MatVec& mat_vec, const ProductPart& part) const;
+
+  const ValuePlaces& places_;
+  const MatVecChoices& choices_;
+  const Card card_;
+};
+
+}  // namespace unpaced

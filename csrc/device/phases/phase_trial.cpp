@@ -1,0 +1,220 @@
+#include "device/phases/phase_trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+#include "device/kernels/row_rounding.h"
+#include "device/phases/timed_graph.h"
+#include "device/state/cuda_memory.h"
+
+namespace unpaced {
+namespace {
+
+constexpr std::uint64_t kSeed = 0x9e3779b97f4a7c15;
+constexpr std::int32_t kPosition = 77;
+constexpr int kRounds = 3;
+constexpr std::size_t kPhasesTimed = 6;
+
+struct Span {
+  std::byte* data;
+  std::size_t size;
+};
+
+// Of a row written to the cache: the row.
+Span written(const ggml_tensor* node) {
+  auto* data = static_cast<std::byte*>(node->data);
+  if (node->op == GGML_OP_SET_ROWS) return {data, node->nb[1]};
+  return {data, ggml_nbytes(node)};
+}
+
+bool is_of(const ggml_tensor* tensor, const StepGraph& graph, const NodeRange& nodes) {
+  const std::int32_t at = graph.index_of(tensor);
+  return at >= nodes.begin && at < nodes.end;
+}
+
+const NormLaunch* norm_of(const StepPhase& phase) {
+  return std::get_if<NormLaunch>(&phase.launches.front());
+}
+
+// An input that is uploaded once: a rotation.
+bool is_constant(const ggml_tensor* tensor) {
+  return tensor->op == GGML_OP_NONE && tensor->type == GGML_TYPE_F32;
+}
+
+// Nobody but mat-vecs of ours reads a norm's floats.
+bool is_left(const StepGraph& graph, const StepPhase& phase, const ggml_tensor* node) {
+  if (is_view(node) || !graph.is_read_outside(node, phase.nodes)) return false;
+  const NormLaunch* norm = norm_of(phase);
+  return norm == nullptr || node != norm->part.out || norm->writes_out;
+}
+
+}  // namespace
+
+PhaseTrial::PhaseTrial(LlamaBridge& bridge, const StepGraph& graph, const ValuePlaces& places,
+                       const PhaseLauncher& launcher)
+    : bridge_(bridge), graph_(graph), places_(places), launcher_(launcher) {}
+
+std::uint64_t PhaseTrial::random() noexcept {
+  state_ ^= state_ << 13U;
+  state_ ^= state_ >> 7U;
+  state_ ^= state_ << 17U;
+  return state_;
+}
+
+float PhaseTrial::activation() noexcept {
+  const float even = 3.0F * (static_cast<float>(random() >> 40U) / (1U << 23U) - 1.0F);
+  if (values_ == TrialValues::kEven) return even;
+  const std::uint64_t kind = random() >> 56U;
+  if (kind < 16) return kind % 2 == 0 ? 0.0F : -0.0F;
+  // Down to a denormal, up to 1e18: the sum of squares stays finite.
+  return kind < 64 ? std::ldexp(even, static_cast<int>(random() >> 40U) % 190 - 130) : even;
+}
+
+void PhaseTrial::fill(const ggml_tensor* tensor) {
+  const auto n = static_cast<std::size_t>(ggml_nelements(tensor));
+  const auto upload = [&](const auto& values) {
+    cuda_check(cudaMemcpyAsync(tensor->data, values.data(), values.size() * sizeof values[0],
+                               cudaMemcpyHostToDevice, bridge_.stream()),
+               "cudaMemcpyAsync");
+    cuda_check(cudaStreamSynchronize(bridge_.stream()), "cudaStreamSynchronize");
+  };
+  if (tensor->type == GGML_TYPE_F32) {
+    std::vector<float> values(n);
+    std::ranges::generate(values, [this] { return activation(); });
+    upload(values);
+  } else if (tensor->type == GGML_TYPE_I64) {
+    upload(std::vector<std::int64_t>(n, 0));  // a row of the cache
+  } else if (tensor->type == GGML_TYPE_I32 && tensor->op == GGML_OP_NONE) {
+    upload(std::vector<std::int32_t>(n, kPosition));
+  } else if (tensor->type == GGML_TYPE_I32) {
+    std::vector<std::int32_t> values(n);  // experts
+    for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<std::int32_t>(n - 1 - i);
+    upload(values);
+  } else {
+    throw std::runtime_error(std::string("self-test: an input is ") + ggml_type_name(tensor->type));
+  }
+}
+
+void PhaseTrial::fill_inputs(const StepPhase& phase) {
+  std::vector<const ggml_tensor*> filled;
+  for (std::int32_t i = phase.nodes.begin; i < phase.nodes.end; ++i) {
+    if (is_view(graph_.node(i))) continue;
+    for (const ggml_tensor* source : graph_.node(i)->src) {
+      if (source == nullptr) continue;
+      const ggml_tensor* whole = origin(source);
+      if (is_weight(whole) || is_constant(whole) || is_of(whole, graph_, phase.nodes) ||
+          std::ranges::find(filled, whole) != filled.end()) {
+        continue;
+      }
+      fill(whole);
+      filled.push_back(whole);
+    }
+  }
+}
+
+// The same activations each time, and nothing left of the time before.
+void PhaseTrial::prepare(const StepPhase& phase) {
+  state_ = kSeed * seed_;
+  for (std::int32_t i = phase.nodes.begin; i < phase.nodes.end; ++i) {
+    if (is_view(graph_.node(i))) continue;
+    const Span span = written(graph_.node(i));
+    cuda_check(cudaMemsetAsync(span.data, 0xff, span.size, bridge_.stream()), "cudaMemsetAsync");
+  }
+  fill_inputs(phase);
+}
+
+void PhaseTrial::round_inputs(const StepPhase& phase) {
+  std::vector<const ggml_tensor*> rounded;
+  for (const PhaseLaunch& launch : phase.launches) {
+    const ProductPart* part = nullptr;
+    if (const auto* round = std::get_if<RoundLaunch>(&launch)) {
+      rounded.push_back(origin(round->input));
+    } else if (const auto* products = std::get_if<ProductLaunch>(&launch)) {
+      part = &products->parts.front();
+    } else if (const auto* gated = std::get_if<GatedLaunch>(&launch)) {
+      part = &gated->part.up;
+    }
+    if (part == nullptr || !takes_rounded(part->weights) ||
+        is_of(origin(part->input), graph_, phase.nodes) ||
+        std::ranges::find(rounded, origin(part->input)) != rounded.end()) {
+      continue;
+    }
+    rounded.push_back(origin(part->input));
+    StepPhase alone;
+    alone.launches.emplace_back(RoundLaunch{part->input});
+    launcher_.enqueue(alone, bridge_.stream());
+  }
+}
+
+PhaseTrial::Bytes PhaseTrial::outputs(const StepPhase& phase) const {
+  Bytes all;
+  const auto take = [&](const std::byte* data, std::size_t size) {
+    all.resize(all.size() + size);
+    cuda_check(cudaMemcpy(all.data() + all.size() - size, data, size, cudaMemcpyDeviceToHost),
+               "cudaMemcpy");
+  };
+  cuda_check(cudaStreamSynchronize(bridge_.stream()), "cudaStreamSynchronize");
+  for (std::int32_t i = phase.nodes.begin; i < phase.nodes.end; ++i) {
+    if (!is_left(graph_, phase, graph_.node(i))) continue;
+    const Span span = written(graph_.node(i));
+    take(span.data, span.size);
+  }
+  if (const NormLaunch* norm = norm_of(phase); norm != nullptr && norm->rounds) {
+    const auto n = static_cast<std::size_t>(q8_blocks(norm->part.out->ne[0]));
+    take(reinterpret_cast<const std::byte*>(places_.rounded(norm->part.out)), n * sizeof(Q8Block));
+  }
+  return all;
+}
+
+double PhaseTrial::measure(std::span<const StepPhase* const> phases,
+                           const std::function<void(const StepPhase&)>& enqueue) {
+  phases = phases.first(std::min(phases.size(), kPhasesTimed));
+  values_ = TrialValues::kEven;
+  std::vector<std::unique_ptr<TimedGraph>> graphs;
+  for (const StepPhase* phase : phases) {
+    graphs.push_back(std::make_unique<TimedGraph>(bridge_.stream(), [&] { enqueue(*phase); }));
+  }
+  std::vector<double> best(phases.size(), std::numeric_limits<double>::max());
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < phases.size(); ++i) {
+      prepare(*phases[i]);
+      round_inputs(*phases[i]);
+      best[i] = std::min(best[i], graphs[i]->seconds());
+    }
+  }
+  return std::accumulate(best.begin(), best.end(), 0.0);
+}
+
+TrialTimes PhaseTrial::measure(std::span<const StepPhase* const> phases) {
+  const auto by_ggml = [this](const StepPhase& phase) { bridge_.run(phase.nodes); };
+  return {.ggml = measure(phases, by_ggml), .own = measure_own(phases)};
+}
+
+double PhaseTrial::measure_own(std::span<const StepPhase* const> phases) {
+  return measure(phases,
+                 [this](const StepPhase& phase) { launcher_.enqueue(phase, bridge_.stream()); });
+}
+
+bool PhaseTrial::is_exact(const StepPhase& phase, TrialValues values, std::uint64_t seed) {
+  values_ = values;
+  seed_ = seed;
+  prepare(phase);
+  bridge_.run(phase.nodes);
+  if (const NormLaunch* norm = norm_of(phase); norm != nullptr && norm->rounds) {
+    StepPhase alone;
+    alone.launches.emplace_back(RoundLaunch{norm->part.out});
+    launcher_.enqueue(alone, bridge_.stream());
+  }
+  const Bytes expected = outputs(phase);
+  prepare(phase);
+  round_inputs(phase);
+  launcher_.enqueue(phase, bridge_.stream());
+  return outputs(phase) == expected;
+}
+
+}  // namespace unpaced

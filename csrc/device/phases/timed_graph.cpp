@@ -1,0 +1,52 @@
+#include "device/phases/timed_graph.h"
+
+#include "device/state/cuda_memory.h"
+
+namespace unpaced {
+namespace {
+
+cudaGraph_t capture(cudaStream_t stream, const std::function<void()>& enqueue) {
+  cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
+             "cudaStreamBeginCapture");
+  cudaGraph_t graph = nullptr;
+  try {
+    enqueue();
+  } catch (...) {
+    cudaStreamEndCapture(stream, &graph);
+    cudaGetLastError();
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    throw;
+  }
+  cuda_check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  return graph;
+}
+
+}  // namespace
+
+TimedGraph::TimedGraph(cudaStream_t stream, const std::function<void()>& enqueue)
+    : stream_(stream) {
+  const cudaGraph_t graph = capture(stream, enqueue);
+  const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+  cudaGraphDestroy(graph);
+  cuda_check(status, "cudaGraphInstantiate");
+  cuda_check(cudaEventCreate(&begin_), "cudaEventCreate");
+  cuda_check(cudaEventCreate(&end_), "cudaEventCreate");
+}
+
+TimedGraph::~TimedGraph() {
+  if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
+  if (begin_ != nullptr) cudaEventDestroy(begin_);
+  if (end_ != nullptr) cudaEventDestroy(end_);
+}
+
+double TimedGraph::seconds() {
+  cuda_check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+  cuda_check(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch");
+  cuda_check(cudaEventRecord(end_, stream_), "cudaEventRecord");
+  cuda_check(cudaEventSynchronize(end_), "cudaEventSynchronize");
+  float milliseconds = 0;
+  cuda_check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
+  return milliseconds / 1e3;
+}
+
+}  // namespace unpaced

@@ -1,0 +1,82 @@
+#include "device/phases/value_places.h"
+
+#include <algorithm>
+
+namespace unpaced {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+std::size_t rounded_bytes(const ggml_tensor* rows) {
+  return static_cast<std::size_t>(q8_blocks(rows->ne[0]) * ggml_nrows(rows)) * sizeof(Q8Block);
+}
+
+}  // namespace
+
+ValuePlaces::ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases) {
+  // Rounded rows are small, and a norm's is read by later phases: each has a place of its own.
+  for (const StepPhase& phase : phases) {
+    for (const PhaseLaunch& launch : phase.launches) add_rounded(launch);
+  }
+  const std::size_t begin = next_;
+  for (const StepPhase& phase : phases) {
+    next_ = begin;
+    add_phase(graph, phase);
+  }
+}
+
+std::size_t ValuePlaces::take(std::size_t n_bytes) {
+  const std::size_t at = next_;
+  next_ += (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  n_bytes_ = std::max(n_bytes_, next_);
+  return at;
+}
+
+void ValuePlaces::add_floats(const StepGraph& graph, const NodeRange& nodes,
+                             const ggml_tensor* value) {
+  if (!graph.is_read_outside(value, nodes)) floats_[value] = take(ggml_nbytes(value));
+}
+
+void ValuePlaces::add_rounded(const PhaseLaunch& launch) {
+  const ggml_tensor* rows = nullptr;
+  if (const auto* norm = std::get_if<NormLaunch>(&launch); norm != nullptr && norm->rounds) {
+    rows = norm->part.out;
+  } else if (const auto* round = std::get_if<RoundLaunch>(&launch)) {
+    rows = round->input;
+  } else if (const auto* activation = std::get_if<ActivationLaunch>(&launch);
+             activation != nullptr && activation->rounds) {
+    rows = activation->part.out;
+  }
+  if (rows != nullptr && !rounded_.contains(origin(rows))) {
+    rounded_[origin(rows)] = take(rounded_bytes(rows));
+  }
+}
+
+void ValuePlaces::add_phase(const StepGraph& graph, const StepPhase& phase) {
+  for (const PhaseLaunch& launch : phase.launches) {
+    if (const auto* products = std::get_if<ProductLaunch>(&launch)) {
+      for (const ProductPart& part : products->parts) add_floats(graph, phase.nodes, part.out);
+    } else if (const auto* gated = std::get_if<GatedLaunch>(&launch)) {
+      add_floats(graph, phase.nodes, gated->part.out);
+    } else if (const auto* activation = std::get_if<ActivationLaunch>(&launch)) {
+      add_floats(graph, phase.nodes, activation->part.out);
+    } else if (const auto* heads = std::get_if<RopeLaunch>(&launch)) {
+      for (const RopePart& part : heads->ropes) add_floats(graph, phase.nodes, part.out);
+    }
+  }
+}
+
+float* ValuePlaces::floats(const ggml_tensor* value) const {
+  const ggml_tensor* whole = origin(value);
+  const auto found = floats_.find(whole);
+  if (found == floats_.end()) return static_cast<float*>(value->data);
+  const auto offset =
+      static_cast<const std::byte*>(value->data) - static_cast<const std::byte*>(whole->data);
+  return reinterpret_cast<float*>(scratch_ + found->second + offset);
+}
+
+Q8Block* ValuePlaces::rounded(const ggml_tensor* value) const {
+  return reinterpret_cast<Q8Block*>(scratch_ + rounded_.at(origin(value)));
+}
+
+}  // namespace unpaced

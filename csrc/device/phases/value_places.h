@@ -1,0 +1,42 @@
+// Where the values of a step's phases lie: those that nobody outside a phase reads in scratch
+// memory, the others where the graph has them.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+
+#include "device/graph/step_phase.h"
+#include "device/kernels/q8_row.h"
+
+namespace unpaced {
+
+class ValuePlaces {
+ public:
+  // The graph's tensors outlive this. Addresses within the scratch memory begin at nullptr until
+  // begin_at().
+  ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases);
+
+  // The scratch memory that the places take.
+  [[nodiscard]] std::size_t n_bytes() const noexcept { return n_bytes_; }
+  void begin_at(std::byte* scratch) noexcept { scratch_ = scratch; }
+
+  // Of a tensor or a view of one.
+  [[nodiscard]] float* floats(const ggml_tensor* value) const;
+  // Of the rounded form of its rows.
+  [[nodiscard]] Q8Block* rounded(const ggml_tensor* value) const;
+
+ private:
+  void add_rounded(const PhaseLaunch& launch);
+  void add_phase(const StepGraph& graph, const StepPhase& phase);
+  void add_floats(const StepGraph& graph, const NodeRange& nodes, const ggml_tensor* value);
+  [[nodiscard]] std::size_t take(std::size_t n_bytes);
+
+  std::map<const ggml_tensor*, std::size_t> floats_;  // offsets in the scratch memory
+  std::map<const ggml_tensor*, std::size_t> rounded_;
+  std::size_t next_ = 0;
+  std::size_t n_bytes_ = 0;
+  std::byte* scratch_ = nullptr;
+};
+
+}  // namespace unpaced

@@ -1,0 +1,221 @@
+// The step's kernels on the CPU, by their arguments: what each leaves, within rounding.
+#include <ggml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "device/kernels/head_rope.h"
+#include "device/kernels/mat_vec.h"
+#include "device/kernels/norm_row.h"
+#include "device/kernels/row_rounding.h"
+
+namespace unpaced {
+namespace {
+
+void round_row(const float* from, std::int64_t n, Q8Block* to) {
+  for (std::int64_t block = 0; block < q8_blocks(n); ++block) {
+    float values[kQ8Values] = {};
+    const std::int64_t begin = block * kQ8Values;
+    for (std::int64_t i = begin; i < std::min(begin + kQ8Values, n); ++i) {
+      values[i - begin] = from[i];
+    }
+    float largest = 0;
+    float sum = 0;
+    for (const float value : values) largest = std::max(largest, std::abs(value)), sum += value;
+    // As ggml's CPU has it, so that the same values are rounded up.
+    const float d = largest / 127.0F;
+    const float inverse = largest == 0.0F ? 0.0F : 127.0F / largest;
+    for (std::int32_t i = 0; i < kQ8Values; ++i) {
+      to[block].values[i] = static_cast<std::int8_t>(std::nearbyint(values[i] * inverse));
+    }
+    to[block].scale_and_sum = static_cast<std::uint32_t>(ggml_fp32_to_fp16(d)) |
+                              static_cast<std::uint32_t>(ggml_fp32_to_fp16(sum)) << 16U;
+  }
+}
+
+void norm(std::vector<float>& x, const RowNorm& norm) {
+  double sum = 0;
+  for (const float value : x) sum += static_cast<double>(value) * value;
+  const auto scale = static_cast<float>(
+      1.0 / std::sqrt(sum / static_cast<double>(x.size()) + static_cast<double>(norm.epsilon)));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = scale * x[i] * norm.weight[i] + (norm.added == nullptr ? 0.0F : norm.added[i]);
+  }
+  if (norm.out != nullptr) std::ranges::copy(x, norm.out);
+}
+
+// From a table of F16, as ggml's CPU has it.
+float gelu(float x) {
+  if (x <= -10.0F) return 0.0F;
+  if (x >= 10.0F) return x;
+  x = ggml_fp16_to_fp32(ggml_fp32_to_fp16(x));
+  const float y = 0.5F * x * (1.0F + std::tanh(0.7978845608F * x * (1.0F + 0.044715F * x * x)));
+  return ggml_fp16_to_fp32(ggml_fp32_to_fp16(y));
+}
+
+float activated(GluKind kind, float gate, float up, float alpha, float limit) {
+  switch (kind) {
+    case GluKind::kSwiglu:
+      return gate / (1.0F + std::exp(-gate)) * up;
+    case GluKind::kGeglu:
+      return gelu(gate) * up;
+    case GluKind::kSwigluOai:
+      gate = std::min(gate, limit);
+      up = std::clamp(up, -limit, limit);
+      return gate / (1.0F + std::exp(-gate * alpha)) * (1.0F + up);
+    case GluKind::kSwigluClamp:
+      break;
+  }
+  throw std::runtime_error("no model of the tests has this activation");
+}
+
+ggml_type type_of(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return GGML_TYPE_F32;
+    case WeightFormat::kF16:
+      return GGML_TYPE_F16;
+    case WeightFormat::kQ8_0:
+      return GGML_TYPE_Q8_0;
+    case WeightFormat::kQ4_K:
+      return GGML_TYPE_Q4_K;
+    case WeightFormat::kQ6_K:
+      return GGML_TYPE_Q6_K;
+    default:
+      throw std::runtime_error("no model of the tests has this format");
+  }
+}
+
+// One row of an expert's matrix, or of the only one.
+std::vector<float> row_of(const MatVecMatrix& matrix, std::int64_t expert, std::int32_t row,
+                          std::int32_t n_values) {
+  const auto* from = static_cast<const char*>(matrix.weights) + expert * matrix.expert_bytes +
+                     row * matrix.row_bytes;
+  std::vector<float> values(static_cast<std::size_t>(n_values));
+  if (matrix.format == WeightFormat::kF32) {
+    const auto* floats = reinterpret_cast<const float*>(from);
+    values.assign(floats, floats + n_values);
+  } else {
+    ggml_get_type_traits(type_of(matrix.format))->to_float(from, values.data(), n_values);
+  }
+  return values;
+}
+
+std::vector<float> input_of(const MatVec& mat_vec, std::int64_t vector) {
+  std::vector<float> values(static_cast<std::size_t>(mat_vec.n_values));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (mat_vec.input_q8 == nullptr) {
+      values[i] = mat_vec.input[vector * mat_vec.input_stride + static_cast<std::int64_t>(i)];
+      continue;
+    }
+    const Q8Block& block =
+        mat_vec.input_q8[vector * mat_vec.input_stride + static_cast<std::int64_t>(i / kQ8Values)];
+    const float d = ggml_fp16_to_fp32(static_cast<ggml_fp16_t>(block.scale_and_sum & 0xffffU));
+    values[i] = d * static_cast<float>(block.values[i % kQ8Values]);
+  }
+  return values;
+}
+
+float product_of(const MatVec& mat_vec, const MatVecMatrix& matrix, std::int64_t expert,
+                 std::int32_t row, const std::vector<float>& input) {
+  const std::vector<float> weights = row_of(matrix, expert, row, mat_vec.n_values);
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    sum += static_cast<double>(weights[i]) * input[i];
+  }
+  const bool adds = mat_vec.end != MatVecEnd::kPlain && matrix.added != nullptr;
+  return static_cast<float>(sum) + (adds ? matrix.added[expert * matrix.n_rows + row] : 0.0F);
+}
+
+void turn_heads(const HeadRope& rope, const RopeHeads& heads, bool turns) {
+  const RopeAngles& angles = rope.angles;
+  const std::int32_t n = rope.head_size;
+  for (std::int32_t head = 0; head < heads.n_heads; ++head) {
+    const float* from = heads.input + head * heads.stride;
+    std::vector<float> x(from, from + n);
+    if (heads.norm_weight != nullptr) {
+      norm(x, {.input = nullptr, .weight = heads.norm_weight, .epsilon = heads.epsilon});
+    }
+    for (std::int32_t i = 0; turns && i < angles.n_dims; i += 2) {
+      if (angles.ext_factor != 0.0F) throw std::runtime_error("no model of the tests has YaRN");
+      const auto a = static_cast<std::size_t>(angles.neox ? i / 2 : i);
+      const auto b = static_cast<std::size_t>(angles.neox ? i / 2 + angles.n_dims / 2 : i + 1);
+      const float factor = angles.factors == nullptr ? 1.0F : angles.factors[i / 2];
+      const float theta = angles.freq_scale * static_cast<float>(*angles.position) *
+                          std::pow(angles.theta_scale, static_cast<float>(i) / 2.0F) / factor;
+      const float cosine = std::cos(theta) * angles.attn_factor;
+      const float sine = std::sin(theta) * angles.attn_factor;
+      const float x0 = x[a];
+      const float x1 = x[b];
+      x[a] = x0 * cosine - x1 * sine;
+      x[b] = x0 * sine + x1 * cosine;
+    }
+    for (std::int32_t i = 0; i < n; ++i) {
+      const float value = x[static_cast<std::size_t>(i)];
+      if (heads.out != nullptr) {
+        heads.out[head * n + i] = heads.has_scale ? heads.scale * value + heads.scale_bias : value;
+      } else {
+        static_cast<ggml_fp16_t*>(heads.cache)[*heads.row * heads.cache_stride + head * n + i] =
+            ggml_fp32_to_fp16(value);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void enqueue_norm_row(const NormRow& row, const Card&, CUstream_st*) {
+  std::vector<float> x(row.first.input, row.first.input + row.n_values);
+  norm(x, row.first);
+  if (row.second.weight != nullptr) norm(x, row.second);
+  if (row.rounded != nullptr) round_row(x.data(), row.n_values, row.rounded);
+}
+
+void enqueue_row_rounding(const RowRounding& rows, const Card&, CUstream_st*) {
+  for (std::int32_t i = 0; i < rows.n_rows; ++i) {
+    round_row(rows.input + i * rows.input_stride, rows.n_values,
+              rows.rounded + i * q8_blocks(rows.n_values));
+  }
+}
+
+void enqueue_gate_row(const GateRow& row, const Card&, CUstream_st*) {
+  std::vector<float> x;
+  for (std::int32_t i = 0; i < row.n_values; ++i) {
+    x.push_back(
+        activated(row.glu, row.input[i], row.input[row.n_values + i], row.alpha, row.limit));
+  }
+  if (row.out != nullptr) std::ranges::copy(x, row.out);
+  if (row.rounded != nullptr) round_row(x.data(), row.n_values, row.rounded);
+}
+
+std::string why_no_mat_vec(const MatVec&, const Card&) { return ""; }
+
+void enqueue_mat_vec(const MatVec& mat_vec, const Card&, CUstream_st*) {
+  for (std::int32_t k = 0; k < std::max(1, mat_vec.n_experts); ++k) {
+    const std::int64_t expert = mat_vec.experts == nullptr ? 0 : mat_vec.experts[k];
+    const std::vector<float> input = input_of(mat_vec, mat_vec.expert_has_input ? k : 0);
+    const bool gated = mat_vec.end == MatVecEnd::kGlu;
+    for (std::int32_t m = gated ? 1 : 0; m < mat_vec.n_matrices; ++m) {
+      const MatVecMatrix& matrix = mat_vec.matrices[static_cast<std::size_t>(m)];
+      // In a row of its own: what is added may lie there.
+      std::vector<float> out;
+      for (std::int32_t row = 0; row < matrix.n_rows; ++row) {
+        const float up = product_of(mat_vec, matrix, expert, row, input);
+        const float gate =
+            gated ? product_of(mat_vec, mat_vec.matrices[0], expert, row, input) : 0.0F;
+        out.push_back(gated ? activated(mat_vec.glu, gate, up, 1.702F, 7.0F) : up);
+      }
+      std::ranges::copy(out, matrix.out + k * mat_vec.out_stride);
+    }
+  }
+}
+
+void enqueue_head_rope(const HeadRope& rope, const Card&, CUstream_st*) {
+  turn_heads(rope, rope.query, true);
+  turn_heads(rope, rope.key, true);
+  turn_heads(rope, rope.value, false);
+}
+
+}  // namespace unpaced
