@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engine_ext.engine.stats import EngineStats as EngineStats
     from engine_ext.loading.config import CacheType as CacheType
     from engine_ext.loading.config import EngineConfig as EngineConfig
+    from engine_ext.loading.config import StepKernels as StepKernels
     from engine_ext.loading.decode_loop import Card as Card
     from engine_ext.loading.decode_loop import DecodeLoop as DecodeLoop
     from engine_ext.loading.devices import Device as Device
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BuildInfo": "base.build_info",
     "CacheType": "loading.config",
+    "StepKernels": "loading.config",
     "Card": "loading.decode_loop",
     "DecodeLoop": "loading.decode_loop",
     "Device": "loading.devices",

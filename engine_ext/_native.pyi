@@ -97,6 +97,7 @@ class EngineConfig:
     n_threads_batch: int
     n_gpu_layers: int
     decode_loop: int
+    kernels: int
     require_device: bool
     flash_attn: int
     cache_type_k: int

@@ -6,6 +6,7 @@ from typing import Literal
 
 from engine_ext.loading.model_options import ModelOptions
 
+StepKernels = Literal["ggml", "own", "auto"]
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
 
@@ -32,6 +33,8 @@ class EngineConfig:
     `decode_loop`: who runs the token loop. "device": the GPU; "ahead": the GPU samples, the host
     launches; "host": the CPU samples; "auto": the best that is exact. One that was asked for and
     cannot be had is an error; so is less than "device" with `require_device`.
+    `kernels`: whose kernels compute a step of the GPU's loop. "ggml": all are ggml's; "own": ours
+    wherever they leave ggml's bits; "auto": of those the ones that are not slower here.
     `wake_interval_us`: tokens that come faster than this reach the front end together, in one
     wake-up; a request's start, first token and end never wait. 0: every step wakes it.
     `stall_timeout_s`: a GPU that gives no sign of life for longer in the midst of a step is lost,
@@ -66,6 +69,7 @@ class EngineConfig:
     n_threads_batch: int = -1
     n_gpu_layers: int = -1
     decode_loop: Literal["auto", "host", "ahead", "device"] = "auto"
+    kernels: StepKernels = "ggml"
     require_device: bool = False
     flash_attn: Literal["auto", "on", "off"] = "auto"
     cache_type_k: CacheType = "f16"

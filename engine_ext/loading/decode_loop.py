@@ -57,6 +57,8 @@ class DecodeLoop:
     n_graph_nodes: Mapping[str, int]
     """Nodes of the one-token decode graph, by backend. A CUDA build says so."""
     n_graph_splits: int
+    phases: Sequence[Mapping[str, str | int]]
+    """The GPU's step, phases that are alike together: phase, kernels (own or ggml), why, n."""
 
     @property
     def patience(self) -> float:

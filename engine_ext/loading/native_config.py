@@ -20,6 +20,7 @@ _GGML_TYPES: Final = {
     for number, name in ((n, _native.ggml_type_name(n)) for n in range(32))
     if name is not None
 }
+_STEP_KERNELS: Final = {"ggml": 0, "own": 1, "auto": 2}
 # What it may take beside `stop_timeout_s` to tell the clients and end the process.
 _TELLING_S: Final = 10.0
 _FLASH_ATTN: Final = {"auto": -1, "off": 0, "on": 1}
@@ -59,6 +60,7 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
     native.stall_us = round(config.stall_timeout_s * 1e6)
     native.abort_grace_us = round((config.stop_timeout_s + _TELLING_S) * 1e6)
     native.decode_loop = DECODE_LOOPS[config.decode_loop]
+    native.kernels = _STEP_KERNELS[config.kernels]
     native.flash_attn = _FLASH_ATTN[config.flash_attn]
     native.cache_type_k = _GGML_TYPES[config.cache_type_k]
     native.cache_type_v = _GGML_TYPES[config.cache_type_v]

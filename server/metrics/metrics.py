@@ -5,6 +5,7 @@ the exporter costs the decode thread nothing. llama-server's names are in `llama
 """
 
 import time
+from collections import Counter as Counted
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -226,9 +227,24 @@ class LiveCollector(Collector):
                 "Where the token loop runs, and why not on the GPU",
                 value={"loop": loop.loop, "reason": loop.reason},
             )
+            yield _step_phases(loop)
         yield HistogramMetricFamily(
             "unpaced_inter_token_seconds",
             "Between two tokens of a completion, on the decode thread's clock",
             buckets=metrics.inter_token.cumulative(),
             sum_value=metrics.inter_token.total,
         )
+
+
+def _step_phases(loop: DecodeLoop) -> GaugeMetricFamily:
+    phases = GaugeMetricFamily(
+        "unpaced_step_phases",
+        "Phases of a step of the GPU's loop, by whose kernels compute them",
+        labels=["phase", "kernels"],
+    )
+    counts = Counted[tuple[str, str]]()
+    for told in loop.phases:
+        counts[str(told["phase"]), str(told["kernels"])] += int(told["n"])
+    for (phase, kernels), n in counts.items():
+        phases.add_metric([phase, kernels], float(n))
+    return phases

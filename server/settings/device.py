@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from engine_ext import SplitMode
+from engine_ext import SplitMode, StepKernels
 from server.settings.options.option import Option
 from server.settings.options.option_group import OptionGroup
 from server.settings.options.pairs import split_pairs
@@ -47,6 +47,15 @@ class DeviceSettings(OptionGroup):
             metavar="LOOP",
         ),
     ] = "auto"
+    kernels: Annotated[
+        StepKernels,
+        Option(
+            ("--kernels",),
+            "who computes a step of the GPU's loop: ggml's kernels; own: ours, wherever they leave "
+            "ggml's bits; auto: of those the ones that are not slower on this GPU",
+            metavar="KERNELS",
+        ),
+    ] = "ggml"
     require_device: Annotated[
         bool,
         Option(

@@ -124,6 +124,7 @@ class Settings(
             n_threads_batch=self.threads_batch if self.threads_batch > 0 else -1,
             n_gpu_layers=self.gpu_layers,
             decode_loop=self.decode_loop,
+            kernels=self.kernels,
             require_device=self.require_device,
             flash_attn=self.flash_attn,
             cache_type_k=self.cache_type_k,

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Decode on an NVIDIA GPU over HTTP, beside llama-server and llama-bench of the same libraries.
 
-Parts, all in one run: `models` (every model, the default chain), `chains` (top-k 0, top-k 1000,
-penalties), `depths` (512 to 32k tokens in the context), `load` (spinners on every core but the
-server's two and the client's, then on all) and `soak` (30 000 tokens in one process). Servers hold
-the model at the same time and answer in turn; the order alternates. Timing is the client's. Medians
-of rounds.
+Parts, all in one run: `models` (every model, the default chain), `kernels` (a step by ggml's
+kernels, by ours, by those that are not slower), `chains` (top-k 0, top-k 1000, penalties), `depths`
+(512 to 32k tokens in the context), `load` (spinners on every core but the server's two and the
+client's, then on all) and `soak` (30 000 tokens in one process). Servers hold the model at the same
+time and answer in turn; the order alternates. Timing is the client's. Medians of rounds.
 """
 
 import argparse
@@ -43,6 +43,7 @@ CHAINS: dict[str, dict[str, Any]] = {
     "top-k 1000": {"top_k": 1000},
     "penalties": {"repeat_penalty": 1.1, "frequency_penalty": 0.1, "repeat_last_n": 256},
 }
+KERNELS = ("ggml", "own", "auto")
 DEPTHS = (512, 8192, 32000)
 SOAK_REQUESTS = 60
 SOAK_TOKENS = 512
@@ -88,6 +89,43 @@ def run_models(arguments: argparse.Namespace, peer: Peer, scratch: Path) -> list
         result["llama_bench_rounds"] = bench
         results.append(result)
         print(model.name, json.dumps(result["medians"]), statistics.median(bench), flush=True)
+    return results
+
+
+def run_kernels(arguments: argparse.Namespace, peer: Peer, scratch: Path) -> list[dict[str, Any]]:
+    """Every model with --kernels ggml, own and auto, and llama-bench in every round."""
+    results = []
+    for model in arguments.model:
+        rounds: dict[str, list[Round]] = {}
+        bench = []
+        with contextlib.ExitStack() as stack:
+            servers = {}
+            for kernels in KERNELS:
+                folder = scratch / kernels
+                folder.mkdir(exist_ok=True)
+                server = our_server(model, 4096, folder, "--kernels", kernels)
+                servers[kernels] = stack.enter_context(server)
+                measure(servers[kernels], request_body(64, 1))
+            phases = {name: decode_loop(server)["phases"] for name, server in servers.items()}
+            for i in range(arguments.repeats):
+                for name in KERNELS if i % 2 == 0 else KERNELS[::-1]:
+                    pause()
+                    one = measure(servers[name], request_body(arguments.n, i))
+                    rounds.setdefault(name, []).append(one)
+                bench.append(peer.bench_tokens_per_s(model, arguments.n, "-fa", "1", "-ngl", "99"))
+        medians = {name: median_of(measured) for name, measured in rounds.items()}
+        result = {
+            "model": model.name,
+            "phases": phases,
+            "medians": medians,
+            "by_ggml": {
+                name: one["tokens_per_s"] / medians["ggml"]["tokens_per_s"]
+                for name, one in medians.items()
+            },
+            "llama_bench_tokens_per_s": statistics.median(bench),
+        }
+        results.append(result)
+        print(json.dumps(result), flush=True)
     return results
 
 
@@ -214,6 +252,7 @@ def run_soak(arguments: argparse.Namespace, _peer: Peer, scratch: Path) -> list[
 Part = Callable[[argparse.Namespace, Peer, Path], list[dict[str, Any]]]
 PARTS: dict[str, Part] = {
     "models": run_models,
+    "kernels": run_kernels,
     "chains": run_chains,
     "depths": run_depths,
     "load": run_load,

@@ -214,6 +214,7 @@ class FakeEngine:
             n_elsewhere=0,
             n_graph_nodes={},
             n_graph_splits=0,
+            phases=[],
         )
         self.placement = Placement(
             is_pinned=True,

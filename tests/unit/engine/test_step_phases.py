@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.random_model import write_random_model
-from tests.support.step_phases import phase_launcher_program, step_phases_program
+from tests.support.device.step_phases import phase_launcher_program, step_phases_program
 
 NORM = "norm: norm"
 HEADS = "attention input: products*3 heads"

@@ -40,6 +40,7 @@ def loop(n_elsewhere: int = 0) -> DecodeLoop:
         n_elsewhere=n_elsewhere,
         n_graph_nodes={},
         n_graph_splits=0,
+        phases=[],
     )
 
 

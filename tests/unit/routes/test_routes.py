@@ -1,6 +1,7 @@
 """Small endpoints, headers and the log line, on a scripted engine."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -254,6 +255,22 @@ async def test_metrics_are_the_sums_of_the_responses() -> None:
     assert values["unpaced_completions_finished_total{length}"] == 5
     assert values["unpaced_engine_state{ready}"] == 1
     assert values["unpaced_http_requests_total{/v1/completions}{200}"] == 5
+
+
+async def test_phases_of_a_step_are_told_by_whose_kernels_compute_them() -> None:
+    engine = FakeEngine()
+    phases: list[dict[str, str | int]] = [
+        {"phase": "norm", "kernels": "own", "why": "", "n": 33},
+        {"phase": "ggml", "kernels": "ggml", "why": "attention", "n": 31},
+        {"phase": "ggml", "kernels": "ggml", "why": "attention; ADD", "n": 1},
+    ]
+    engine.decode_loop = replace(engine.decode_loop, phases=phases)
+    app = make_app(engine)
+    values = metric_values(await get(app, "/metrics").done())
+    assert values["unpaced_step_phases{own}{norm}"] == 33
+    assert values["unpaced_step_phases{ggml}{ggml}"] == 32
+    props = (await get(app, "/props").done()).json
+    assert props["unpaced"]["decode_loop"]["phases"] == phases
 
 
 async def test_strange_paths_add_no_series() -> None:

@@ -10,7 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 _LLAMA = _ROOT / ".build" / "src" / "llama_cpp_python-0.3.36" / "vendor" / "llama.cpp"
 _CPP = _ROOT / "tests" / "unit" / "cpp"
 _DEVICE = _ROOT / "csrc" / "device"
