@@ -1,3 +1,4 @@
+// Whether the kernels of a phase leave one another what they read.
 #include <algorithm>
 
 #include "device/graph/step_phase.h"

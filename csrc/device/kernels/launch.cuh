@@ -54,6 +54,11 @@ void launch(void (*kernel)(Parameters...), const LaunchShape& shape, const Card&
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
   config.attrs = &early;
+  // The same of every kernel: a multiprocessor divides its memory anew only when it is empty, and
+  // blocks that wait would not begin beside others. Once a process would do; it costs little.
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                  cudaSharedmemCarveoutMaxShared),
+             "cudaFuncSetAttribute");
   config.numAttrs = card.dependents_start_early && can_start_early(kernel) ? 1 : 0;
   cuda_check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), "cudaLaunchKernelEx");
 }

@@ -42,16 +42,16 @@ std::shared_ptr<const OwnStep::Plan> OwnStep::plan(const LlamaBridge& bridge) {
   std::vector<StepPhase> phases{{{0, graph.size()}, PhaseKind::kGgml, {}, why_none_}};
   if (why_none_.empty()) phases = plan_phases(graph, kernels_);
   auto plan = std::make_shared<Plan>(std::move(graph), std::move(phases), choices_, card_);
-  const std::size_t n_bytes = plan->places.n_bytes();
-  if (n_bytes > 0 && scratch_ == nullptr) {
-    scratch_ = std::make_unique<DeviceArray<std::byte>>(n_bytes);
-  }
-  if (scratch_ != nullptr) {
-    // Graphs that were captured hold its address.
-    if (n_bytes > scratch_->size()) throw std::runtime_error("a step's phases need more memory");
-    plan->places.begin_at(scratch_->data());
-  }
+  plan->places.begin_at(scratch_of(plan->places.n_bytes()));
   return plan;
+}
+
+std::byte* OwnStep::scratch_of(std::size_t n_bytes) {
+  if (n_bytes == 0) return nullptr;
+  // Another window may have more phases of ours. Graphs that were captured hold the addresses of
+  // what they had.
+  if (scratch_.empty() || scratch_.back().size() < n_bytes) scratch_.emplace_back(n_bytes);
+  return scratch_.back().data();
 }
 
 void OwnStep::test(LlamaBridge& bridge, bool measures) {
@@ -65,8 +65,8 @@ void OwnStep::test(LlamaBridge& bridge, bool measures) {
   for (const auto& [shape, phases] : by_shape) {
     try {
       if (measures) static_cast<void>(tuner.tune(phases));
-      if (!trial.is_exact(*phases.front())) {
-        kernels_.refuse(shape, "its bits are not ggml's here");
+      if (const std::string what = trial.difference(*phases.front()); !what.empty()) {
+        kernels_.refuse(shape, "its bits are not ggml's here: " + what);
         continue;
       }
       if (!measures) continue;

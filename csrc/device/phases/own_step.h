@@ -1,7 +1,9 @@
 // A step's program of ggml's kernels and ours.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,14 +40,16 @@ class OwnStep {
   struct Plan;
 
   [[nodiscard]] std::shared_ptr<const Plan> plan(const LlamaBridge& bridge);
+  // So much memory that lives as long as this.
+  [[nodiscard]] std::byte* scratch_of(std::size_t n_bytes);
   void test(LlamaBridge& bridge, bool measures);
   void tell(const Plan& plan);
 
   const Card card_;
   OwnKernels kernels_;
   MatVecChoices choices_;
-  std::string why_none_;  // why all phases are ggml's; empty: they need not be
-  std::unique_ptr<DeviceArray<std::byte>> scratch_;
+  std::string why_none_;                       // why all phases are ggml's; empty: they need not be
+  std::list<DeviceArray<std::byte>> scratch_;  // the last one is the largest
   std::vector<StepPhaseReport> report_;
   bool has_own_ = false;
 };

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <limits>
-#include <memory>
-#include <numeric>
 #include <stdexcept>
-#include <string>
+#include <utility>
 
 #include "device/kernels/row_rounding.h"
 #include "device/phases/timed_graph.h"
@@ -18,7 +18,8 @@ namespace {
 constexpr std::uint64_t kSeed = 0x9e3779b97f4a7c15;
 constexpr std::int32_t kPosition = 77;
 constexpr int kRounds = 3;
-constexpr std::size_t kPhasesTimed = 6;
+constexpr std::size_t kPhasesTimed = 8;
+constexpr std::size_t kCacheBytes = std::size_t{192} << 20U;  // more than any card's
 
 struct Span {
   std::byte* data;
@@ -44,6 +45,17 @@ const NormLaunch* norm_of(const StepPhase& phase) {
 // An input that is uploaded once: a rotation.
 bool is_constant(const ggml_tensor* tensor) {
   return tensor->op == GGML_OP_NONE && tensor->type == GGML_TYPE_F32;
+}
+
+// Which experts are chosen an earlier phase says: the values of another layer's may be anything.
+bool has_experts(const StepPhase& phase) {
+  const auto chosen = [](const ProductPart& part) { return part.experts != nullptr; };
+  return std::ranges::any_of(phase.launches, [&](const PhaseLaunch& launch) {
+    const auto* products = std::get_if<ProductLaunch>(&launch);
+    const auto* gated = std::get_if<GatedLaunch>(&launch);
+    return (products != nullptr && std::ranges::any_of(products->parts, chosen)) ||
+           (gated != nullptr && chosen(gated->part.up));
+  });
 }
 
 // Nobody but mat-vecs of ours reads a norm's floats.
@@ -151,43 +163,83 @@ void PhaseTrial::round_inputs(const StepPhase& phase) {
   }
 }
 
-PhaseTrial::Bytes PhaseTrial::outputs(const StepPhase& phase) const {
-  Bytes all;
-  const auto take = [&](const std::byte* data, std::size_t size) {
-    all.resize(all.size() + size);
-    cuda_check(cudaMemcpy(all.data() + all.size() - size, data, size, cudaMemcpyDeviceToHost),
+std::vector<PhaseTrial::Left> PhaseTrial::outputs(const StepPhase& phase) const {
+  std::vector<Left> all;
+  const auto take = [&](std::string name, const std::byte* data, std::size_t size) {
+    all.push_back({std::move(name), std::vector<std::byte>(size)});
+    cuda_check(cudaMemcpy(all.back().bytes.data(), data, size, cudaMemcpyDeviceToHost),
                "cudaMemcpy");
   };
   cuda_check(cudaStreamSynchronize(bridge_.stream()), "cudaStreamSynchronize");
   for (std::int32_t i = phase.nodes.begin; i < phase.nodes.end; ++i) {
-    if (!is_left(graph_, phase, graph_.node(i))) continue;
-    const Span span = written(graph_.node(i));
-    take(span.data, span.size);
+    const ggml_tensor* node = graph_.node(i);
+    if (!is_left(graph_, phase, node)) continue;
+    const Span span = written(node);
+    take(std::string(ggml_op_name(node->op)) + " " + node->name, span.data, span.size);
   }
   if (const NormLaunch* norm = norm_of(phase); norm != nullptr && norm->rounds) {
     const auto n = static_cast<std::size_t>(q8_blocks(norm->part.out->ne[0]));
-    take(reinterpret_cast<const std::byte*>(places_.rounded(norm->part.out)), n * sizeof(Q8Block));
+    take("its rounded row", reinterpret_cast<const std::byte*>(places_.rounded(norm->part.out)),
+         n * sizeof(Q8Block));
   }
   return all;
 }
 
-double PhaseTrial::measure(std::span<const StepPhase* const> phases,
-                           const std::function<void(const StepPhase&)>& enqueue) {
-  phases = phases.first(std::min(phases.size(), kPhasesTimed));
-  values_ = TrialValues::kEven;
-  std::vector<std::unique_ptr<TimedGraph>> graphs;
-  for (const StepPhase* phase : phases) {
-    graphs.push_back(std::make_unique<TimedGraph>(bridge_.stream(), [&] { enqueue(*phase); }));
+std::string PhaseTrial::first_difference(const std::vector<Left>& made,
+                                         const std::vector<Left>& expected) {
+  constexpr std::size_t kWord = sizeof(std::uint32_t);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::vector<std::byte>&a = made[i].bytes, &b = expected[i].bytes;
+    std::size_t n = 0;
+    std::size_t first = 0;
+    for (std::size_t at = 0; at + kWord <= b.size(); at += kWord) {
+      if (std::memcmp(a.data() + at, b.data() + at, kWord) == 0) continue;
+      if (n++ == 0) first = at;
+    }
+    if (n == 0) continue;
+    std::uint32_t words[2];
+    std::memcpy(&words[0], a.data() + first, kWord);
+    std::memcpy(&words[1], b.data() + first, kWord);
+    char told[120];
+    std::snprintf(told, sizeof told, ": %zu of %zu words differ, word %zu is %08x and ggml's %08x",
+                  n, b.size() / kWord, first / kWord, words[0], words[1]);
+    return made[i].name + told;
   }
-  std::vector<double> best(phases.size(), std::numeric_limits<double>::max());
-  for (int round = 0; round < kRounds; ++round) {
-    for (std::size_t i = 0; i < phases.size(); ++i) {
-      prepare(*phases[i]);
-      round_inputs(*phases[i]);
-      best[i] = std::min(best[i], graphs[i]->seconds());
+  return "";
+}
+
+void PhaseTrial::clear_cache() {
+  if (!has_asked_for_cleared_) {
+    has_asked_for_cleared_ = true;
+    try {
+      cleared_ = std::make_unique<DeviceArray<std::byte>>(kCacheBytes);
+    } catch (const std::runtime_error&) {
+      cudaGetLastError();  // times are of a warm cache then
     }
   }
-  return std::accumulate(best.begin(), best.end(), 0.0);
+  if (cleared_ != nullptr) {
+    cuda_check(cudaMemsetAsync(cleared_->data(), 0, cleared_->size(), bridge_.stream()),
+               "cudaMemsetAsync");
+  }
+}
+
+double PhaseTrial::measure(std::span<const StepPhase* const> phases,
+                           const std::function<void(const StepPhase&)>& enqueue) {
+  phases = phases.first(has_experts(*phases.front()) ? 1 : std::min(phases.size(), kPhasesTimed));
+  values_ = TrialValues::kEven;
+  TimedGraph graph(bridge_.stream(), [&] {
+    for (const StepPhase* phase : phases) enqueue(*phase);
+  });
+  double best = std::numeric_limits<double>::max();
+  for (int round = 0; round < kRounds; ++round) {
+    for (const StepPhase* phase : phases) {
+      prepare(*phase);
+      round_inputs(*phase);
+    }
+    clear_cache();
+    best = std::min(best, graph.seconds());
+  }
+  return best / static_cast<double>(phases.size());
 }
 
 TrialTimes PhaseTrial::measure(std::span<const StepPhase* const> phases) {
@@ -200,7 +252,7 @@ double PhaseTrial::measure_own(std::span<const StepPhase* const> phases) {
                  [this](const StepPhase& phase) { launcher_.enqueue(phase, bridge_.stream()); });
 }
 
-bool PhaseTrial::is_exact(const StepPhase& phase, TrialValues values, std::uint64_t seed) {
+std::string PhaseTrial::difference(const StepPhase& phase, TrialValues values, std::uint64_t seed) {
   values_ = values;
   seed_ = seed;
   prepare(phase);
@@ -210,11 +262,11 @@ bool PhaseTrial::is_exact(const StepPhase& phase, TrialValues values, std::uint6
     alone.launches.emplace_back(RoundLaunch{norm->part.out});
     launcher_.enqueue(alone, bridge_.stream());
   }
-  const Bytes expected = outputs(phase);
+  const std::vector<Left> expected = outputs(phase);
   prepare(phase);
   round_inputs(phase);
   launcher_.enqueue(phase, bridge_.stream());
-  return outputs(phase) == expected;
+  return first_difference(outputs(phase), expected);
 }
 
 }  // namespace unpaced

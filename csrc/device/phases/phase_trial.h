@@ -4,13 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "device/graph/step_phase.h"
 #include "device/llama/llama_bridge.h"
 #include "device/phases/phase_launcher.h"
 #include "device/phases/value_places.h"
+#include "device/state/cuda_memory.h"
 
 namespace unpaced {
 
@@ -20,7 +23,7 @@ enum class TrialValues : std::uint8_t {
   kWide,  // of all magnitudes: zeros of both signs, denormals, up to 1e18
 };
 
-// Seconds for phases of one shape, one after the other.
+// Seconds that a phase of a shape takes.
 struct TrialTimes {
   double ggml = 0;
   double own = 0;
@@ -33,19 +36,27 @@ class PhaseTrial {
   PhaseTrial(LlamaBridge& bridge, const StepGraph& graph, const ValuePlaces& places,
              const PhaseLauncher& launcher);
 
-  // Both leave the same bits wherever somebody reads them. Throws std::runtime_error where one of
-  // them cannot be run.
-  [[nodiscard]] bool is_exact(const StepPhase& phase, TrialValues values = TrialValues::kEven,
-                              std::uint64_t seed = 1);
-  // Of phases of the same shape one after the other, so that weights come from memory, not from the
-  // cache. Throws as is_exact().
+  // Both leave the same bits wherever somebody reads them; else the first word that differs, as a
+  // sentence. Throws std::runtime_error where one of them cannot be run.
+  [[nodiscard]] std::string difference(const StepPhase& phase,
+                                       TrialValues values = TrialValues::kEven,
+                                       std::uint64_t seed = 1);
+  [[nodiscard]] bool is_exact(const StepPhase& phase) { return difference(phase).empty(); }
+  // Of phases of the same shape one after the other, weights from memory, not from the cache.
+  // Throws as difference().
   [[nodiscard]] TrialTimes measure(std::span<const StepPhase* const> phases);
   // Ours alone.
   [[nodiscard]] double measure_own(std::span<const StepPhase* const> phases);
 
  private:
-  using Bytes = std::vector<std::byte>;
+  // What a phase leaves in one tensor.
+  struct Left {
+    std::string name;
+    std::vector<std::byte> bytes;
+  };
 
+  [[nodiscard]] static std::string first_difference(const std::vector<Left>& made,
+                                                    const std::vector<Left>& expected);
   // What `enqueue` gives the GPU for each phase, in seconds.
   [[nodiscard]] double measure(std::span<const StepPhase* const> phases,
                                const std::function<void(const StepPhase&)>& enqueue);
@@ -54,8 +65,10 @@ class PhaseTrial {
   void fill_inputs(const StepPhase& phase);
   // The rounded rows that phases before this one would have left.
   void round_inputs(const StepPhase& phase);
+  // Has the GPU write over its cache, which takes longer than the CPU needs for a launch.
+  void clear_cache();
   // What the phase leaves to others.
-  [[nodiscard]] Bytes outputs(const StepPhase& phase) const;
+  [[nodiscard]] std::vector<Left> outputs(const StepPhase& phase) const;
   [[nodiscard]] std::uint64_t random() noexcept;
   [[nodiscard]] float activation() noexcept;
 
@@ -63,6 +76,8 @@ class PhaseTrial {
   const StepGraph& graph_;
   const ValuePlaces& places_;
   const PhaseLauncher& launcher_;
+  std::unique_ptr<DeviceArray<std::byte>> cleared_;  // nullptr: there is no memory for it
+  bool has_asked_for_cleared_ = false;
   TrialValues values_ = TrialValues::kEven;
   std::uint64_t seed_ = 1;
   std::uint64_t state_ = 1;

@@ -1,10 +1,11 @@
 // The mat-vec kernels against ggml's own, bit by bit, on the card: every format, length, end,
 // number of columns and build.
 //
-//   mat_vec_test [FORMAT]    without one: all, and those that share launches
+//   mat_vec_test [FORMAT]    without one: all, and those that share launches; "pairs": only these
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,28 @@ struct Totals {
   int wrong = 0;
 };
 
-int differing(const std::vector<float>& a, const std::vector<float>& b) {
-  int n = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    n += std::memcmp(&a[i], &b[i], sizeof(float)) != 0 ? 1 : 0;
-  return n;
+struct Difference {
+  int n = 0;
+  std::size_t first = 0;
+  std::uint32_t made = 0, expected = 0;  // the first one's bits
+};
+
+Difference difference(const std::vector<float>& made, const std::vector<float>& expected) {
+  if (made.size() != expected.size()) throw std::runtime_error("outputs of another size");
+  Difference found;
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (std::memcmp(&made[i], &expected[i], sizeof(float)) == 0) continue;
+    if (found.n++ > 0) continue;
+    found.first = i;
+    std::memcpy(&found.made, &made[i], sizeof(float));
+    std::memcpy(&found.expected, &expected[i], sizeof(float));
+  }
+  return found;
+}
+
+void tell(const Difference& found, std::size_t n) {
+  std::printf("%d of %zu differ, output %zu is %08x and ggml's %08x\n", found.n, n, found.first,
+              found.made, found.expected);
 }
 
 void compare(const GpuProduct& product, GgmlBackend& backend, const Card& card, Totals& totals) {
@@ -41,14 +59,14 @@ void compare(const GpuProduct& product, GgmlBackend& backend, const Card& card, 
   const std::int32_t n_variants = n_mat_vec_variants(made, card);
   for (made.variant = 0; made.variant < n_variants; ++made.variant) {
     ++totals.launches;
-    const int n = differing(both.by_us(made, card), expected);
-    if (n == 0) continue;
+    const Difference found = difference(both.by_us(made, card), expected);
+    if (found.n == 0) continue;
     ++totals.wrong;
-    std::printf(
-        "%s K %d rows %d columns %d end %d glu %d experts %d%s variant %d: %d of %zu differ\n",
-        product.format->name, product.n_values, product.n_rows, product.n_columns,
-        static_cast<int>(product.end), static_cast<int>(product.glu), product.n_experts,
-        product.wild ? " wild" : "", made.variant, n, expected.size());
+    std::printf("%s K %d rows %d columns %d end %d glu %d experts %d%s variant %d: ",
+                product.format->name, product.n_values, product.n_rows, product.n_columns,
+                static_cast<int>(product.end), static_cast<int>(product.glu), product.n_experts,
+                product.wild ? " wild" : "", made.variant);
+    tell(found, expected.size());
   }
 }
 
@@ -77,11 +95,14 @@ void compare_pair(const char* first, const char* second, int n_columns, GgmlBack
   for (made.variant = 0; made.variant < n_variants; ++made.variant) {
     ++totals.launches;
     b.forget();
-    const int n = differing(a.by_us(made, card), expected_a) + differing(b.outputs(), expected_b);
-    if (n == 0) continue;
+    const Difference of_a = difference(a.by_us(made, card), expected_a);
+    const Difference of_b = difference(b.outputs(), expected_b);
+    if (of_a.n == 0 && of_b.n == 0) continue;
     ++totals.wrong;
-    std::printf("%s and %s, columns %d variant %d: %d differ\n", first, second, n_columns,
-                made.variant, n);
+    for (const Difference& found : {of_a, of_b}) {
+      std::printf("%s and %s, columns %d variant %d: ", first, second, n_columns, made.variant);
+      tell(found, expected_a.size());
+    }
   }
 }
 
@@ -158,7 +179,7 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
     }
     for (const int n_columns : {1, 2, 4, 8}) {
-      if (argc > 1) break;
+      if (argc > 1 && std::strcmp(argv[1], "pairs") != 0) break;
       compare_pair("Q4_K", "Q6_K", n_columns, backend, card, totals);
       compare_pair("Q5_K", "Q6_K", n_columns, backend, card, totals);
       compare_pair("IQ4_XS", "Q5_K", n_columns, backend, card, totals);

@@ -1,5 +1,6 @@
 // Phases of ours beside ggml's nodes for them, bit by bit: each shape by itself on random
-// activations, then whole steps. It prints what is ours, and how long each shape takes.
+// activations, then whole steps. It prints what is ours, and where a step that has other bits
+// begins to have them; of a window, how long each shape takes in it.
 //
 //   step_phases_test MODEL.gguf [CACHE TYPE [WINDOW]]
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu_backend.h"
+#include "device/graph/fusion_borders.h"
 #include "device/kernels/card.h"
 #include "device/phases/own_kernels.h"
 #include "device/phases/own_step.h"
@@ -36,50 +39,124 @@ void expect(bool holds, const std::string& what) {
   if (!holds) ++n_failed;
 }
 
-// Each shape, whether a start-up would take it or not.
-void test_phases(LlamaBridge& bridge) {
-  const Card card = find_card(bridge.device());
-  const OwnKernels kernels(card);
-  const StepGraph graph = bridge.graph();
-  const std::vector<StepPhase> phases = plan_phases(graph, kernels);
-  ValuePlaces places(graph, phases);
-  const DeviceArray<std::byte> scratch(places.n_bytes() + 1);
-  places.begin_at(scratch.data());
-  MatVecChoices choices;
-  const PhaseLauncher launcher(places, choices, card);
-  PhaseTrial trial(bridge, graph, places, launcher);
-  std::printf("compute %d, %zu KiB of scratch memory\n", card.compute, places.n_bytes() >> 10U);
-  std::map<std::string, std::vector<const StepPhase*>> by_shape;
-  for (const StepPhase& phase : phases) {
-    if (phase.kind == PhaseKind::kGgml) {
-      std::printf("  ggml %d-%d: %s\n", phase.nodes.begin, phase.nodes.end, phase.why.c_str());
-    } else {
-      by_shape[shape_of(graph, phase)].push_back(&phase);
-    }
+// The phases of the graph that is open, and what their kernels need.
+struct Planned {
+  explicit Planned(LlamaBridge& bridge)
+      : card(find_card(bridge.device())),
+        graph(bridge.graph()),
+        phases(plan_phases(graph, OwnKernels(card))),
+        places(graph, phases),
+        scratch(places.n_bytes() + 1),
+        launcher(places, choices, card) {
+    places.begin_at(scratch.data());
   }
-  for (const auto& [shape, alike] : by_shape) {
-    const std::string name = name_of(alike.front()->kind) + " at node " +
-                             std::to_string(alike.front()->nodes.begin) + ", " +
-                             std::to_string(alike.size()) + " of them";
-    int n_even = 0;
-    int n_wide = 0;
+  Planned(const Planned&) = delete;
+  Planned& operator=(const Planned&) = delete;
+
+  const Card card;
+  const StepGraph graph;
+  const std::vector<StepPhase> phases;
+  ValuePlaces places;
+  const DeviceArray<std::byte> scratch;
+  MatVecChoices choices;
+  const PhaseLauncher launcher;
+};
+
+using Alike = std::vector<const StepPhase*>;
+
+std::string name_of(const Alike& alike) {
+  const StepPhase& first = *alike.front();
+  return name_of(first.kind) + " at nodes " + std::to_string(first.nodes.begin) + "-" +
+         std::to_string(first.nodes.end) + ", " + std::to_string(alike.size()) + " of them";
+}
+
+// What is wrong with a shape's bits is told once for each kind of values.
+void test_bits(PhaseTrial& trial, const Alike& alike, const std::string& shape) {
+  int n_same[2] = {0, 0};
+  std::string told;
+  for (const TrialValues values : {TrialValues::kEven, TrialValues::kWide}) {
+    int& n = n_same[static_cast<int>(values)];
+    std::string first;
     for (int seed = 1; seed <= kSeeds; ++seed) {
       const auto at = static_cast<std::size_t>(seed) % alike.size();
-      n_even += trial.is_exact(*alike[at], TrialValues::kEven, static_cast<std::uint64_t>(seed));
-      n_wide += trial.is_exact(*alike[at], TrialValues::kWide, static_cast<std::uint64_t>(seed));
+      const std::string what =
+          trial.difference(*alike[at], values, static_cast<std::uint64_t>(seed));
+      n += what.empty() ? 1 : 0;
+      if (first.empty()) first = what;
     }
-    expect(n_even == kSeeds && n_wide == kSeeds, name + ": " + std::to_string(n_even) + " and " +
-                                                     std::to_string(n_wide) + " of " +
-                                                     std::to_string(kSeeds) + " the same bits");
-    const TrialTimes before = trial.measure(alike);
-    for (const VariantTime& time : PhaseTuner(trial, choices, card).tune(alike)) {
-      std::printf("    kernel %zu, build %d: %.1f us%s\n", time.launch, time.variant,
-                  time.seconds * 1e6, time.is_exact ? "" : ", other bits");
-    }
-    const TrialTimes times = trial.measure(alike);
-    std::printf("    ggml %.1f us, own %.1f us, by the fastest builds %.1f us\n", times.ggml * 1e6,
-                before.own * 1e6, times.own * 1e6);
+    if (!first.empty())
+      told +=
+          std::string("\n    ") + (values == TrialValues::kEven ? "even" : "wide") + ": " + first;
   }
+  const bool exact = n_same[0] == kSeeds && n_same[1] == kSeeds;
+  expect(exact, name_of(alike) + ": " + std::to_string(n_same[0]) + " and " +
+                    std::to_string(n_same[1]) + " of " + std::to_string(kSeeds) + " the same bits" +
+                    told);
+  if (!exact) std::printf("    %s\n", shape.c_str());
+}
+
+// Of a phase of the shape: ggml's time, ours, and ours by the fastest builds.
+void measure(PhaseTrial& trial, Planned& planned, const Alike& alike, double (&totals)[3]) {
+  const TrialTimes before = trial.measure(alike);
+  for (const VariantTime& time : PhaseTuner(trial, planned.choices, planned.card).tune(alike)) {
+    std::printf("    kernel %zu, build %d: %.1f us%s\n", time.launch, time.variant,
+                time.seconds * 1e6, time.is_exact ? "" : ", other bits");
+  }
+  const TrialTimes times = trial.measure(alike);
+  std::printf("    a phase: ggml %.1f us, own %.1f us, by the fastest builds %.1f us\n",
+              times.ggml * 1e6, before.own * 1e6, times.own * 1e6);
+  const auto n = static_cast<double>(alike.size());
+  totals[0] += n * times.ggml;
+  totals[1] += n * before.own;
+  totals[2] += n * times.own;
+}
+
+bool has_experts(const StepGraph& graph) {
+  for (std::int32_t i = 0; i < graph.size(); ++i) {
+    if (graph.node(i)->op == GGML_OP_MUL_MAT_ID) return true;
+  }
+  return false;
+}
+
+// What stays ggml's, on whatever is in memory: with experts that may name none of them.
+double measure_ggml(LlamaBridge& bridge, const Alike& alike) {
+  TimedGraph graph(bridge.stream(), [&] {
+    for (const StepPhase* phase : alike) bridge.run(phase->nodes);
+  });
+  double best = 1;
+  for (int i = 0; i < 3; ++i) best = std::min(best, graph.seconds());
+  return best / static_cast<double>(alike.size());
+}
+
+// Each shape, whether a start-up would take it or not.
+void test_phases(LlamaBridge& bridge, bool measures) {
+  Planned planned(bridge);
+  PhaseTrial trial(bridge, planned.graph, planned.places, planned.launcher);
+  std::printf("compute %d, %d multiprocessors, %zu KiB of scratch memory\n", planned.card.compute,
+              planned.card.n_multiprocessors, planned.places.n_bytes() >> 10U);
+  std::map<std::string, Alike> by_shape;
+  for (const StepPhase& phase : planned.phases)
+    by_shape[shape_of(planned.graph, phase)].push_back(&phase);
+  double ggml = 0;
+  double totals[3] = {0, 0, 0};
+  for (const auto& [shape, alike] : by_shape) {
+    if (alike.front()->kind == PhaseKind::kGgml) {
+      const bool is_safe = measures && !has_experts(planned.graph);
+      const double seconds = is_safe ? measure_ggml(bridge, alike) : 0;
+      std::printf("  %s: %s; %.1f us\n", name_of(alike).c_str(), alike.front()->why.c_str(),
+                  seconds * 1e6);
+      ggml += static_cast<double>(alike.size()) * seconds;
+      continue;
+    }
+    test_bits(trial, alike, shape);
+    if (measures) measure(trial, planned, alike, totals);
+    std::fflush(stdout);
+  }
+  if (!measures) return;
+  std::printf(
+      "phases one by one: ggml's own %.0f us; the others by ggml %.0f us, by us %.0f us, by the "
+      "fastest builds %.0f us\n",
+      ggml * 1e6, totals[0] * 1e6, totals[1] * 1e6, totals[2] * 1e6);
 }
 
 struct Made {
@@ -87,25 +164,26 @@ struct Made {
   double seconds = 0;
 };
 
-// A step at the position, whose K and V go to the cell of that number.
-Made make_step(LlamaBridge& bridge, OwnStep& own, const Window& window, std::int32_t position,
-               std::size_t n_vocab) {
-  bridge.open(window);
+// The inputs of a step at the position, whose K and V go to the cell of that number.
+void put_inputs(LlamaBridge& bridge, const Window& window, std::int32_t position) {
   const StepInputs& inputs = bridge.inputs();
   const std::int32_t token = 300 + position;
   const std::int64_t cell = position;
   std::vector<std::uint16_t> mask(static_cast<std::size_t>(window.n_kv), 0xfc00);
   for (std::int32_t i = 0; i <= position; ++i) mask[static_cast<std::size_t>(i)] = 0;
   const auto put = [](auto* to, const auto* from, std::size_t n) {
-    cuda_check(cudaMemcpy(to, from, n * sizeof *from, cudaMemcpyHostToDevice), "cudaMemcpy");
+    copy_up_now(to, from, n * sizeof *from);
   };
   put(inputs.token, &token, 1);
   put(inputs.position, &position, 1);
   put(inputs.k_index, &cell, 1);
   put(inputs.v_index, &cell, 1);
   put(inputs.mask, mask.data(), mask.size());
-  StepProgram program;
-  own.add_to(program, bridge);
+}
+
+// Of the graph that is open. The last of three runs.
+Made run(LlamaBridge& bridge, const StepProgram& program, const Window& window,
+         std::size_t n_vocab) {
   TimedGraph graph(bridge.stream(), [&] {
     program.enqueue(bridge, {.stream = bridge.stream(),
                              .window = window,
@@ -122,6 +200,84 @@ Made make_step(LlamaBridge& bridge, OwnStep& own, const Window& window, std::int
   return made;
 }
 
+Made make_step(LlamaBridge& bridge, OwnStep& own, const Window& window, std::int32_t position,
+               std::size_t n_vocab) {
+  bridge.open(window);
+  put_inputs(bridge, window, position);
+  StepProgram program;
+  own.add_to(program, bridge);
+  return run(bridge, program, window, n_vocab);
+}
+
+// How many logits differ.
+std::size_t n_different(const Made& a, const Made& b) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < a.logits.size(); ++i)
+    n += std::memcmp(&a.logits[i], &b.logits[i], sizeof(float)) == 0 ? 0 : 1;
+  return n;
+}
+
+// Whether a step may have its first n phases from us and the rest from ggml: what the rest reads
+// is there.
+bool may_change_at(const Planned& planned, std::size_t n, const std::vector<bool>& borders) {
+  const std::int32_t end = planned.phases[n - 1].nodes.end;
+  if (!borders[static_cast<std::size_t>(end)]) return false;
+  for (std::size_t i = 0; i < n; ++i) {
+    for (const PhaseLaunch& launch : planned.phases[i].launches) {
+      const auto* norm = std::get_if<NormLaunch>(&launch);
+      if (norm == nullptr || norm->writes_out) continue;
+      const std::vector<std::int32_t> readers = planned.graph.computing_readers(norm->part.out);
+      if (std::ranges::any_of(readers, [&](std::int32_t reader) { return reader >= end; }))
+        return false;
+    }
+  }
+  return true;
+}
+
+// The first n phases as they are planned, the others ggml's.
+StepProgram program_of(const Planned& planned, std::size_t n) {
+  StepProgram program;
+  for (std::size_t i = 0; i < n; ++i) {
+    const StepPhase& phase = planned.phases[i];
+    if (phase.kind == PhaseKind::kGgml) {
+      program.by_ggml(phase.nodes.end);
+    } else {
+      program.by_ours(phase.nodes.end, [&planned, &phase](const StepSite& site) {
+        planned.launcher.enqueue(phase, site.stream);
+      });
+    }
+  }
+  return program.by_ggml(planned.graph.size());
+}
+
+// With more and more of a step's phases by us: where its bits begin to be others.
+void show_first_wrong(LlamaBridge& bridge, const Window& window, std::size_t n_vocab) {
+  bridge.open(window);
+  put_inputs(bridge, window, kSteps);
+  const Planned planned(bridge);
+  const std::vector<bool> borders = fusion_borders(planned.graph);
+  const Made expected = run(bridge, program_of(planned, 0), window, n_vocab);
+  std::size_t before = 0;
+  for (std::size_t n = 1; n <= planned.phases.size(); ++n) {
+    if (!may_change_at(planned, n, borders)) continue;
+    const Made made = run(bridge, program_of(planned, n), window, n_vocab);
+    if (const std::size_t n_wrong = n_different(made, expected); n_wrong > 0) {
+      const Made again = run(bridge, program_of(planned, n), window, n_vocab);
+      std::printf(
+          "  by us up to phase %zu: %zu logits differ, %zu from the same once more; since "
+          "phase %zu there are:\n",
+          n, n_wrong, n_different(made, again), before);
+      for (std::size_t i = before; i < n; ++i) {
+        const StepPhase& phase = planned.phases[i];
+        std::printf("    %s\n", shape_of(planned.graph, phase).c_str());
+      }
+      return;
+    }
+    before = n;
+  }
+  std::printf("  phase after phase no logit differs: it is not the same every time\n");
+}
+
 void test_steps(LlamaBridge& bridge, const Model& model, const Window& window) {
   const auto n_vocab = static_cast<std::size_t>(model.n_vocab());
   OwnStep theirs(bridge, StepKernels::kGgml);
@@ -131,18 +287,20 @@ void test_steps(LlamaBridge& bridge, const Model& model, const Window& window) {
                 phase.why.c_str());
   }
   expect(own.has_own(), "some phases are ours");
-  bool same = true;
+  int n_wrong = 0;
   double seconds[2] = {0, 0};
   for (std::int32_t i = 0; i < kSteps; ++i) {
     const Made expected = make_step(bridge, theirs, window, i, n_vocab);
     const Made made = make_step(bridge, own, window, i, n_vocab);
-    same = same &&
-           std::memcmp(expected.logits.data(), made.logits.data(), n_vocab * sizeof(float)) == 0;
+    if (const std::size_t n = n_different(made, expected); n > 0) {
+      if (n_wrong++ == 0) std::printf("  step %d: %zu logits differ\n", i, n);
+    }
     seconds[0] = expected.seconds;
     seconds[1] = made.seconds;
   }
-  expect(same, "whole steps have the same logits");
+  expect(n_wrong == 0, "whole steps have the same logits");
   std::printf("a step: ggml %.1f us, own %.1f us\n", seconds[0] * 1e6, seconds[1] * 1e6);
+  if (n_wrong > 0) show_first_wrong(bridge, window, n_vocab);
 }
 
 }  // namespace
@@ -156,8 +314,8 @@ int main(int argc, char** argv) {
     config.flash_attn = 1;
     config.warmup = false;
     if (argc > 2 && std::string(argv[2]) == "q8_0") config.cache_type_k = config.cache_type_v = 8;
-    configure_device(config);
-    llama_backend_init();
+    static_cast<void>(configure_device(config));
+    init_backends();
     LoadProgress progress;
     const std::atomic<bool> stop = false;
     Model model(config, progress, stop);
@@ -165,7 +323,7 @@ int main(int argc, char** argv) {
     const Window window{.stream = 0,
                         .n_kv = argc > 3 ? std::stoi(argv[3]) : bridge.window_cells(1)};
     bridge.open(window);
-    test_phases(bridge);
+    test_phases(bridge, argc > 3);
     llama_memory_clear(llama_get_memory(model.context()), true);
     test_steps(bridge, model, window);
   } catch (const std::exception& e) {

@@ -39,24 +39,21 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   }
 }
 
+// As much shared memory as the card has for a block, at every launch: a graph that was captured
+// holds launches of several sizes, and the limit must never sink below one of them.
 template <class Kernel>
-void allow_shared(Kernel kernel, std::int32_t bytes) {
-  // Once a process would do: a card is one. It costs less than a launch.
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-             "cudaFuncSetAttribute");
-  // Or the driver may keep so much of it as cache that one block of two finds room.
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                  cudaSharedmemCarveoutMaxShared),
+void allow_shared(Kernel kernel, const Card& card) {
+  cudaFuncAttributes attributes = {};
+  cuda_check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  const auto most = card.shared_bytes_max - static_cast<std::int32_t>(attributes.sharedSizeBytes);
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most),
              "cudaFuncSetAttribute");
 }
 
 template <class Shape>
 void launch_shape(const Plan& plan, const Card& card, cudaStream_t stream) {
   const auto kernel = mat_vec_kernel<Shape>;
-  // Once a process would do: a card is one. It costs less than a launch.
-  cuda_check(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes),
-      "cudaFuncSetAttribute");
+  allow_shared(kernel, card);
   launch(kernel,
          {.grid = dim3(static_cast<unsigned>(plan.n_thread_blocks)),
           .block = dim3(kBlockThreads),
@@ -95,7 +92,7 @@ template <class First, class Second>
 void launch_shapes(const PlanPair& plans, const Card& card, cudaStream_t stream) {
   const auto kernel = mat_vec_pair_kernel<First, Second>;
   const std::int32_t shared = std::max(plans.first.shared_bytes, plans.second.shared_bytes);
-  allow_shared(kernel, shared);
+  allow_shared(kernel, card);
   launch(kernel,
          {.grid = dim3(
               static_cast<unsigned>(plans.first.n_thread_blocks + plans.second.n_thread_blocks)),

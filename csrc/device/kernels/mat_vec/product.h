@@ -10,6 +10,7 @@
 
 #include "device/kernels/mat_vec/shape.h"
 #include "device/kernels/mat_vec/task.h"
+#include "device/kernels/weights/row_totals.h"
 #include "device/kernels/weights/stored_inputs.h"
 #include "device/kernels/weights/summation.h"
 
@@ -21,6 +22,8 @@ class BlockWork {
   using Input = typename Format::Input;
   using Stored = StoredInputs<Format>;
   using Steps = Step<Format>;
+  using Totals = RowTotals<Shape, Place>;
+  using Sums = typename Totals::Sums;
   static constexpr int kRows = Shape::kRows, kColumns = Shape::kColumns, kWarps = Shape::kWarps;
   static constexpr int kTeam = Shape::kTeam, kSums = Shape::kSums, kHeld = Shape::kHeld;
 
@@ -32,6 +35,8 @@ class BlockWork {
     block_ = Steps::block_of(lane_);
     part_ = Steps::part_of(lane_);
     ring_ = place.shared() + task.rings_at + team_ * task.n_stages * kRows * task.slot_bytes;
+    exchanged_ = reinterpret_cast<float*>(place.shared() + task.sums_at) +
+                 team_ * kWarps * kRows * kColumns * kLanes;
     n_teams_ = place.n_blocks() * (place.n_threads() / kLanes / kTeam);
     next_chunk_ = team_ * place.n_blocks() + place.block();
   }
@@ -131,10 +136,6 @@ class BlockWork {
 
   // --- sums ----------------------------------------------------------------------------------
 
-  struct Sums {
-    float of[kRows][kColumns][kSums];
-  };
-
   // One step of all rows and columns. `rows` point to the step's bytes.
   template <class InputOf>
   UNPACED_BOTH void add_step(const std::uint8_t* const (&rows)[kRows], bool meets, int w,
@@ -222,115 +223,7 @@ class BlockWork {
       fetch_next();
       if (++stage_ == task_.n_stages) stage_ = 0, parity_ ^= 1;
     }
-    store(output, added, total_of(sums));
-  }
-
-  // What ggml makes of its threads' sums (summation.h).
-  UNPACED_BOTH float total_of(const Sums& sums) {
-    if constexpr (!Format::kIsQuantised) {
-      return total_of_warps(sums);
-    } else {
-      float share[Shape::kShare];
-      if constexpr (kTeam > 1)
-        exchange(sums, share);
-      else
-        add_warps(sums, share);
-      return add_lanes(share);
-    }
-  }
-
-  // Each warp's lanes first, then the warps as if they were the first lanes of one.
-  UNPACED_BOTH float total_of_warps(const Sums& sums) {
-    static_assert(Format::kIsQuantised || (kTeam == 1 && kColumns == 1));
-    constexpr int kMost = Shape::kWarpsMax;
-    float share[kRows * kMost];
-    UNPACED_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      UNPACED_UNROLL
-      for (int w = 0; w < kMost; ++w) {
-        share[r * kMost + w] = 0;
-        if (w < kWarps) share[r * kMost + w] = Format::finished(sums.of[r][0][w < kWarps ? w : 0]);
-      }
-    }
-    float total = add_lanes(share);
-    constexpr int kLanesEach = kLanes / (kRows * kMost);
-    if constexpr (kWarps == 1) return place_.first_of(total, kMost * kLanesEach);
-    total = sum(total, 0);  // the lanes without a warp
-    UNPACED_UNROLL
-    for (int offset = kMost / 2; offset > 0; offset /= 2)
-      total = sum(total, place_.shuffle_xor(total, offset * kLanesEach));
-    return total;
-  }
-
-  // The sums of ggml's warps, in their order.
-  UNPACED_BOTH void add_warps(const Sums& sums, float (&share)[Shape::kShare]) const {
-    UNPACED_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      UNPACED_UNROLL
-      for (int c = 0; c < kColumns; ++c) {
-        float total = sums.of[r][c][0];
-        UNPACED_UNROLL
-        for (int w = 1; w < kSums; ++w) total = sum(total, sums.of[r][c][w]);
-        share[r * kColumns + c] = total;
-      }
-    }
-  }
-
-  // The first row and column of a warp's share.
-  UNPACED_BOTH static int share_row(int warp) {
-    return kTeam > 1 ? 2 * (warp / (kColumns / Shape::kShareColumns)) : 0;
-  }
-  UNPACED_BOTH static int share_column(int warp) {
-    return kTeam > 1 ? warp % (kColumns / Shape::kShareColumns) * Shape::kShareColumns : 0;
-  }
-
-  // As add_warps, where each of the team's warps has one of the sums.
-  UNPACED_BOTH void exchange(const Sums& sums, float (&share)[Shape::kShare]) {
-    float* all = reinterpret_cast<float*>(place_.shared() + task_.sums_at) +
-                 team_ * kWarps * kRows * kColumns * kLanes;
-    const auto at = [&](int warp, int r, int c) -> float& {
-      return all[((warp * kRows + r) * kColumns + c) * kLanes + lane_];
-    };
-    UNPACED_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      UNPACED_UNROLL
-      for (int c = 0; c < kColumns; ++c) at(warp_, r, c) = sums.of[r][c][0];
-    }
-    place_.template meet_team<kTeam>(team_);
-    const int row = share_row(warp_), column = share_column(warp_);
-    UNPACED_UNROLL
-    for (int r = 0; r < Shape::kShareRows; ++r) {
-      UNPACED_UNROLL
-      for (int c = 0; c < Shape::kShareColumns; ++c) {
-        float total = at(0, row + r, column + c);
-        UNPACED_UNROLL
-        for (int w = 1; w < kWarps; ++w) total = sum(total, at(w, row + r, column + c));
-        share[r * Shape::kShareColumns + c] = total;
-      }
-    }
-  }
-
-  // The lanes' sums, by the butterfly; a lane has the one that value_of_lane() names.
-  template <int kShare>
-  UNPACED_BOTH float add_lanes(float (&share)[kShare]) {
-    int n = kShare;
-    UNPACED_UNROLL
-    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
-      if (n > 1) {
-        UNPACED_UNROLL
-        for (int i = 0; i < kShare / 2; ++i) {
-          if (i >= n / 2) break;
-          const bool upper = (lane_ & offset) != 0;
-          const float kept = upper ? share[i + n / 2] : share[i];
-          const float given = upper ? share[i] : share[i + n / 2];
-          share[i] = sum(kept, place_.shuffle_xor(given, offset));
-        }
-        n /= 2;
-      } else {
-        share[0] = sum(share[0], place_.shuffle_xor(share[0], offset));
-      }
-    }
-    return share[0];
+    store(output, added, Totals(place_, team_, warp_, lane_, exchanged_).of(sums));
   }
 
   // --- outputs -------------------------------------------------------------------------------
@@ -343,8 +236,8 @@ class BlockWork {
 
   UNPACED_BOTH Output output_of(const Chunk& chunk) const {
     const int value = value_of_lane(lane_, Shape::kShare);
-    const int r = share_row(warp_) + value / Shape::kShareColumns;
-    const int column = share_column(warp_) + value % Shape::kShareColumns;
+    const int r = Totals::share_row(warp_) + value / Shape::kShareColumns;
+    const int column = Totals::share_column(warp_) + value % Shape::kShareColumns;
     const int m = paired() ? 1 - (r & 1) : chunk.matrix;
     const TaskMatrix& matrix = task_.matrices[m];
     const std::int32_t row = chunk.first_row + (paired() ? r / 2 : r);
@@ -379,6 +272,7 @@ class BlockWork {
   Place& place_;
   int lane_, warp_, team_, block_, part_;
   std::uint8_t* ring_;
+  float* exchanged_;  // the team's sums; only a wide team has such memory
   std::int32_t n_teams_;
   const std::uint8_t* next_row_ = nullptr;
   std::int32_t next_chunk_;
