@@ -19,6 +19,7 @@ def decode_loop(compiled_from: str) -> DecodeLoop:
         n_elsewhere=0,
         n_graph_nodes={},
         n_graph_splits=1,
+        phases=(),
     )
 
 
