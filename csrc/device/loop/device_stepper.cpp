@@ -25,13 +25,14 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       counters_(counters),
       host_(model_, config, counters),
       bridge_(model_->context()),
+      stall_(config.stall_us),
       step_(bridge_, static_cast<StepKernels>(config.kernels)),
       loop_(
           *model_, bridge_,
           [this](StepProgram& program, const LlamaBridge& bridge) {
             step_.add_to(program, bridge);
           },
-          loop, std::chrono::microseconds(config.stall_us), limits),
+          loop, stall_, limits),
       policy_(host_, counters, config.n_slots) {
   if (host_.cell_store() != nullptr && DeviceCellStore::can_copy(bridge_)) {
     cells_.emplace(*host_.cell_store(), bridge_);
@@ -39,6 +40,7 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
 }
 
 void DeviceStepper::prepare(std::int32_t n_slots) {
+  step_.prepare(bridge_, stall_);
   test(n_slots);
   loop_.prepare_windows();
   counters_.n_window_graphs.set(loop_.n_graphs());

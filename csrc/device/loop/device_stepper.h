@@ -2,6 +2,7 @@
 // by the HostStepper; they change places between steps.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,9 +27,9 @@ class DeviceStepper final : public Stepper {
   DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& config, Counters& counters,
                 DecodeLoop loop, const DrawLimits& limits);
 
-  // Once, before anything else: tests the loop against llama_decode. Throws std::runtime_error as
-  // the constructor, and EngineLost where the GPU hangs: not within the constructor, which would
-  // have the members destroyed, and they wait for the GPU.
+  // Once, before anything else: tests a step's kernels against ggml's, and the loop against
+  // llama_decode. Throws std::runtime_error as the constructor, and EngineLost where the GPU hangs:
+  // not within the constructor, which would have the members destroyed, and they wait for the GPU.
   void prepare(std::int32_t n_slots);
 
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return host_.n_ctx(); }
@@ -76,6 +77,7 @@ class DeviceStepper final : public Stepper {
   Counters& counters_;
   HostStepper host_;
   LlamaBridge bridge_;
+  const std::chrono::microseconds stall_;
   std::optional<DeviceCellStore> cells_;  // where llama.h's way is not the only one
   OwnStep step_;
   DeviceLoop loop_;

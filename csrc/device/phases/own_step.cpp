@@ -29,11 +29,15 @@ struct OwnStep::Plan {
   const PhaseLauncher launcher;
 };
 
-OwnStep::OwnStep(LlamaBridge& bridge, StepKernels choice)
-    : card_(find_card(bridge.device())), kernels_(card_) {
+OwnStep::OwnStep(const LlamaBridge& bridge, StepKernels choice)
+    : card_(find_card(bridge.device())), choice_(choice), kernels_(card_) {
   if (choice == StepKernels::kGgml) why_none_ = "the configuration asks for it";
+}
+
+void OwnStep::prepare(LlamaBridge& bridge, std::chrono::microseconds limit) {
   bridge.open({.stream = 0, .n_kv = bridge.window_cells(1)});
-  test(bridge, choice == StepKernels::kAuto);
+  if (why_none_.empty()) test(bridge, limit);
+  trial_.reset();
   tell(*plan(bridge));
 }
 
@@ -54,9 +58,19 @@ std::byte* OwnStep::scratch_of(std::size_t n_bytes) {
   return scratch_.back().data();
 }
 
-void OwnStep::test(LlamaBridge& bridge, bool measures) {
+void OwnStep::test(LlamaBridge& bridge, std::chrono::microseconds limit) {
   const std::shared_ptr<const Plan> all = plan(bridge);
-  PhaseTrial trial(bridge, all->graph, all->places, all->launcher);
+  PhaseTrial trial(bridge, all->graph, all->places, all->launcher, limit);
+  const bool measures = choice_ == StepKernels::kAuto;
+  if (measures) {
+    try {
+      trial_ = std::make_unique<DeviceArray<std::byte>>(kTrialBytes);
+      trial.clear_cache_by({trial_->data(), trial_->size()});
+    } catch (const EngineLost&) {
+      throw;
+    } catch (const std::runtime_error&) {  // there is not so much
+    }
+  }
   PhaseTuner tuner(trial, choices_, card_);
   std::map<std::string, std::vector<const StepPhase*>> by_shape;
   for (const StepPhase& phase : all->phases) {

@@ -1,6 +1,7 @@
 // A step's program of ggml's kernels and ours.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -21,10 +22,14 @@ namespace unpaced {
 // Decode thread only.
 class OwnStep {
  public:
-  // Compares each shape of phase with ggml's kernels, on the smallest window: some milliseconds.
-  // With kAuto it measures them too, and each build of their mat-vecs. Writes the KV's first row.
-  // Throws what a broken device throws.
-  OwnStep(LlamaBridge& bridge, StepKernels choice);
+  OwnStep(const LlamaBridge& bridge, StepKernels choice);
+
+  // Once, before anything else: compares each shape of phase with ggml's kernels, on the smallest
+  // window: some milliseconds. With kAuto it measures them too, and each build of their mat-vecs.
+  // Writes the KV's first row. limit: how long the GPU may be silent; 0: for ever. Throws what a
+  // broken device throws, and EngineLost where it hangs: not within the constructor, as
+  // DeviceStepper::prepare().
+  void prepare(LlamaBridge& bridge, std::chrono::microseconds limit);
 
   // The phases of the graph that is open in the bridge. They must be enqueued before another one
   // is opened; what was captured stays valid for as long as this lives.
@@ -42,14 +47,17 @@ class OwnStep {
   [[nodiscard]] std::shared_ptr<const Plan> plan(const LlamaBridge& bridge);
   // So much memory that lives as long as this.
   [[nodiscard]] std::byte* scratch_of(std::size_t n_bytes);
-  void test(LlamaBridge& bridge, bool measures);
+  void test(LlamaBridge& bridge, std::chrono::microseconds limit);
   void tell(const Plan& plan);
 
   const Card card_;
+  const StepKernels choice_;
   OwnKernels kernels_;
   MatVecChoices choices_;
   std::string why_none_;                       // why all phases are ggml's; empty: they need not be
   std::list<DeviceArray<std::byte>> scratch_;  // the last one is the largest
+  // For the trials; not theirs, as whoever frees it waits for the GPU.
+  std::unique_ptr<DeviceArray<std::byte>> trial_;
   std::vector<StepPhaseReport> report_;
   bool has_own_ = false;
 };

@@ -11,6 +11,7 @@
 #include "device/kernels/row_rounding.h"
 #include "device/phases/timed_graph.h"
 #include "device/state/cuda_memory.h"
+#include "device/state/stream_wait.h"
 
 namespace unpaced {
 namespace {
@@ -19,7 +20,6 @@ constexpr std::uint64_t kSeed = 0x9e3779b97f4a7c15;
 constexpr std::int32_t kPosition = 77;
 constexpr int kRounds = 3;
 constexpr std::size_t kPhasesTimed = 8;
-constexpr std::size_t kCacheBytes = std::size_t{192} << 20U;  // more than any card's
 
 struct Span {
   std::byte* data;
@@ -68,8 +68,10 @@ bool is_left(const StepGraph& graph, const StepPhase& phase, const ggml_tensor* 
 }  // namespace
 
 PhaseTrial::PhaseTrial(LlamaBridge& bridge, const StepGraph& graph, const ValuePlaces& places,
-                       const PhaseLauncher& launcher)
-    : bridge_(bridge), graph_(graph), places_(places), launcher_(launcher) {}
+                       const PhaseLauncher& launcher, std::chrono::microseconds limit)
+    : bridge_(bridge), graph_(graph), places_(places), launcher_(launcher), limit_(limit) {}
+
+void PhaseTrial::await() const { await_stream(bridge_.stream(), limit_); }
 
 std::uint64_t PhaseTrial::random() noexcept {
   state_ ^= state_ << 13U;
@@ -93,7 +95,7 @@ void PhaseTrial::fill(const ggml_tensor* tensor) {
     cuda_check(cudaMemcpyAsync(tensor->data, values.data(), values.size() * sizeof values[0],
                                cudaMemcpyHostToDevice, bridge_.stream()),
                "cudaMemcpyAsync");
-    cuda_check(cudaStreamSynchronize(bridge_.stream()), "cudaStreamSynchronize");
+    await();
   };
   if (tensor->type == GGML_TYPE_F32) {
     std::vector<float> values(n);
@@ -170,7 +172,7 @@ std::vector<PhaseTrial::Left> PhaseTrial::outputs(const StepPhase& phase) const 
     cuda_check(cudaMemcpy(all.back().bytes.data(), data, size, cudaMemcpyDeviceToHost),
                "cudaMemcpy");
   };
-  cuda_check(cudaStreamSynchronize(bridge_.stream()), "cudaStreamSynchronize");
+  await();
   for (std::int32_t i = phase.nodes.begin; i < phase.nodes.end; ++i) {
     const ggml_tensor* node = graph_.node(i);
     if (!is_left(graph_, phase, node)) continue;
@@ -209,18 +211,9 @@ std::string PhaseTrial::first_difference(const std::vector<Left>& made,
 }
 
 void PhaseTrial::clear_cache() {
-  if (!has_asked_for_cleared_) {
-    has_asked_for_cleared_ = true;
-    try {
-      cleared_ = std::make_unique<DeviceArray<std::byte>>(kCacheBytes);
-    } catch (const std::runtime_error&) {
-      cudaGetLastError();  // times are of a warm cache then
-    }
-  }
-  if (cleared_ != nullptr) {
-    cuda_check(cudaMemsetAsync(cleared_->data(), 0, cleared_->size(), bridge_.stream()),
-               "cudaMemsetAsync");
-  }
+  if (cleared_.empty()) return;
+  cuda_check(cudaMemsetAsync(cleared_.data(), 0, cleared_.size(), bridge_.stream()),
+             "cudaMemsetAsync");
 }
 
 double PhaseTrial::measure(std::span<const StepPhase* const> phases,
@@ -237,7 +230,7 @@ double PhaseTrial::measure(std::span<const StepPhase* const> phases,
       round_inputs(*phase);
     }
     clear_cache();
-    best = std::min(best, graph.seconds());
+    best = std::min(best, graph.seconds(limit_));
   }
   return best / static_cast<double>(phases.size());
 }

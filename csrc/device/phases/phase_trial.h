@@ -1,10 +1,10 @@
 // A phase of ours beside ggml's nodes for it, on the loaded weights and random activations.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +13,6 @@
 #include "device/llama/llama_bridge.h"
 #include "device/phases/phase_launcher.h"
 #include "device/phases/value_places.h"
-#include "device/state/cuda_memory.h"
 
 namespace unpaced {
 
@@ -29,15 +28,23 @@ struct TrialTimes {
   double own = 0;
 };
 
+// A trial's memory for measuring: more than any card's cache.
+inline constexpr std::size_t kTrialBytes = std::size_t{192} << 20U;
+
 // Writes into the tensors of the graph that is open, and into row 0 of the KV cache.
 class PhaseTrial {
  public:
-  // All outlive this.
+  // All outlive this. limit: how long the GPU may be silent; 0: for ever.
   PhaseTrial(LlamaBridge& bridge, const StepGraph& graph, const ValuePlaces& places,
-             const PhaseLauncher& launcher);
+             const PhaseLauncher& launcher, std::chrono::microseconds limit);
+
+  // Memory of kTrialBytes that outlives this, to measure with a cold cache. Without it the cache is
+  // warm.
+  void clear_cache_by(std::span<std::byte> memory) noexcept { cleared_ = memory; }
 
   // Both leave the same bits wherever somebody reads them; else the first word that differs, as a
-  // sentence. Throws std::runtime_error where one of them cannot be run.
+  // sentence. Throws std::runtime_error where one of them cannot be run, EngineLost where the GPU
+  // hangs.
   [[nodiscard]] std::string difference(const StepPhase& phase,
                                        TrialValues values = TrialValues::kEven,
                                        std::uint64_t seed = 1);
@@ -65,6 +72,7 @@ class PhaseTrial {
   void fill_inputs(const StepPhase& phase);
   // The rounded rows that phases before this one would have left.
   void round_inputs(const StepPhase& phase);
+  void await() const;
   // Has the GPU write over its cache, which takes longer than the CPU needs for a launch.
   void clear_cache();
   // What the phase leaves to others.
@@ -76,8 +84,8 @@ class PhaseTrial {
   const StepGraph& graph_;
   const ValuePlaces& places_;
   const PhaseLauncher& launcher_;
-  std::unique_ptr<DeviceArray<std::byte>> cleared_;  // nullptr: there is no memory for it
-  bool has_asked_for_cleared_ = false;
+  const std::chrono::microseconds limit_;
+  std::span<std::byte> cleared_;
   TrialValues values_ = TrialValues::kEven;
   std::uint64_t seed_ = 1;
   std::uint64_t state_ = 1;

@@ -1,6 +1,7 @@
 #include "device/phases/timed_graph.h"
 
 #include "device/state/cuda_memory.h"
+#include "device/state/stream_wait.h"
 
 namespace unpaced {
 namespace {
@@ -39,11 +40,11 @@ TimedGraph::~TimedGraph() {
   if (end_ != nullptr) cudaEventDestroy(end_);
 }
 
-double TimedGraph::seconds() {
+double TimedGraph::seconds(std::chrono::microseconds limit) {
   cuda_check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
   cuda_check(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch");
   cuda_check(cudaEventRecord(end_, stream_), "cudaEventRecord");
-  cuda_check(cudaEventSynchronize(end_), "cudaEventSynchronize");
+  await_stream(stream_, limit);
   float milliseconds = 0;
   cuda_check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
   return milliseconds / 1e3;

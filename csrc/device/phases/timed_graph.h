@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <functional>
 
 namespace unpaced {
@@ -15,8 +16,8 @@ class TimedGraph {
   TimedGraph(const TimedGraph&) = delete;
   TimedGraph& operator=(const TimedGraph&) = delete;
 
-  // Runs it once, by the GPU's clock.
-  [[nodiscard]] double seconds();
+  // Runs it once, by the GPU's clock. Throws as await_stream().
+  [[nodiscard]] double seconds(std::chrono::microseconds limit = {});
 
  private:
   const cudaStream_t stream_;
