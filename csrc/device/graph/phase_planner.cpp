@@ -216,7 +216,12 @@ class PhaseJoiner {
 
 std::vector<StepPhase> plan_phases(const StepGraph& graph, const PhaseKernels& kernels) {
   const std::vector<StepPart> parts = find_parts(graph);
-  return PhaseJoiner(graph, parts, kernels, find_phases(parts, kernels)).join();
+  std::vector<StepPhase> phases =
+      PhaseJoiner(graph, parts, kernels, find_phases(parts, kernels)).join();
+  for (std::size_t i = 0; i + 1 < phases.size(); ++i) {
+    phases[i].next_is_ours = phases[i + 1].kind != PhaseKind::kGgml;
+  }
+  return phases;
 }
 
 bool takes_rounded(const ggml_tensor* weights) noexcept { return ggml_is_quantized(weights->type); }

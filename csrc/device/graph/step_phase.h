@@ -58,6 +58,7 @@ struct StepPhase {
   PhaseKind kind = PhaseKind::kGgml;
   std::vector<PhaseLaunch> launches;  // ggml's: none
   std::string why;                    // ggml's: why not ours
+  bool next_is_ours = false;          // the phase behind it
 };
 
 // What there are kernels for. Every answer is the reason why not, as a sentence; empty: there is

@@ -123,19 +123,19 @@ __device__ void copy_head(const HeadRope& rope, int head) {
 template <bool kNorm, bool kFactors>
 __global__ void __launch_bounds__(kThreads) head_rope(const HeadRope rope) {
   __shared__ float sums[32];
-  let_later_kernels_start();
+  let_later_kernels_start(rope.next_is_ours);
   await_earlier_kernels();
-  int head = static_cast<int>(blockIdx.x);
-  if (head < rope.query.n_heads) {
+  const int head = static_cast<int>(blockIdx.x);
+  const int n_queries = rope.query.n_heads;
+  const int n_turned = n_queries + rope.key.n_heads;
+  if (head < n_queries) {
     turn_head<kNorm, kFactors>(rope, rope.query, head, sums);
-    return;
+  } else if (head < n_turned) {
+    turn_head<kNorm, kFactors>(rope, rope.key, head - n_queries, sums);
+  } else {
+    copy_head(rope, head - n_turned);
   }
-  head -= rope.query.n_heads;
-  if (head < rope.key.n_heads) {
-    turn_head<kNorm, kFactors>(rope, rope.key, head, sums);
-    return;
-  }
-  copy_head(rope, head - rope.key.n_heads);
+  end_writes(rope.next_is_ours);
 }
 
 }  // namespace

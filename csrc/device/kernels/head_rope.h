@@ -48,6 +48,7 @@ struct RopeHeads {
 struct HeadRope {
   RopeAngles angles;
   std::int32_t head_size = 0;
+  bool next_is_ours = false;  // the next kernel waits before it reads (launch.cuh)
   RopeHeads query;
   RopeHeads key;
   RopeHeads value;  // neither turned nor normalised

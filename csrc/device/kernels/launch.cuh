@@ -20,10 +20,21 @@ __device__ __forceinline__ void await_earlier_kernels() {
 #endif
 }
 
-// Once every block has called it, or ended, the next kernel's blocks may take free places.
-__device__ __forceinline__ void let_later_kernels_start() {
+// Once every block has called it, or ended, the next kernel's blocks may take free places. Only
+// where that kernel waits before it reads: ours do. In ggml's some loads stand before the wait,
+// because compilers move what they take for constant: flash_attn_ext_vec reads Q there (CUDA 13.0,
+// sm_90). Its own chain has another kernel between Q and the attention.
+__device__ __forceinline__ void let_later_kernels_start(bool next_is_ours) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  if (next_is_ours) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Every thread calls it behind its last write. What the next kernel reads before it waits is there
+// then: it begins when all blocks have ended.
+__device__ __forceinline__ void end_writes(bool next_is_ours) {
+#if __CUDA_ARCH__ >= 900
+  if (!next_is_ours) __threadfence();
 #endif
 }
 

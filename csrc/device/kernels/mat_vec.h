@@ -81,6 +81,8 @@ struct MatVec {
   std::int32_t n_experts = 0;
   bool expert_has_input = false;
 
+  bool next_is_ours = false;  // the next kernel waits before it reads (launch.cuh)
+
   // Which of the builds for this shape, below n_mat_vec_variants(); 0 is the one to take
   // unmeasured.
   std::int32_t variant = 0;

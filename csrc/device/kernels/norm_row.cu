@@ -58,11 +58,26 @@ __device__ void take_norm(RowValues<kThreads, kPerThread>& x,
   }
 }
 
+// Also the zeros behind the row's end: whole warps, as what is written is a multiple of 32.
+template <int kThreads, int kPerThread>
+__device__ void round_row(const RowValues<kThreads, kPerThread>& x, int n_values,
+                          Q8Block* rounded) {
+  const int n_rounded = n_with_padding(n_values);
+  for (int k = 0; x.column(k) < n_rounded; ++k) {
+    float value = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      if (i == k) value = x.at[i];
+    }
+    round_block(value, rounded + x.column(k) / kQ8Values);
+  }
+}
+
 template <int kThreads, int kPerThread>
 __global__ void __launch_bounds__(kThreads) norm_row(const NormRow row) {
   using Values = RowValues<kThreads, kPerThread>;
   __shared__ float sums[2][32];
-  let_later_kernels_start();
+  let_later_kernels_start(row.next_is_ours);
   const int n = row.n_values;
   Values first_weight;
   Values second_weight;
@@ -78,17 +93,8 @@ __global__ void __launch_bounds__(kThreads) norm_row(const NormRow row) {
     take_norm(x, second_weight, row.second.added, n, row.second.epsilon, sums[1]);
     if (row.second.out != nullptr) x.store(row.second.out, n);
   }
-  if (row.rounded == nullptr) return;
-  const int n_rounded = n_with_padding(n);
-  // Also the zeros behind the row's end: whole warps, as n_rounded is a multiple of 32.
-  for (int k = 0; x.column(k) < n_rounded; ++k) {
-    float value = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      if (i == k) value = x.at[i];
-    }
-    round_block(value, row.rounded + x.column(k) / kQ8Values);
-  }
+  if (row.rounded != nullptr) round_row(x, n, row.rounded);
+  end_writes(row.next_is_ours);
 }
 
 template <int kThreads, int kPerThread>

@@ -28,6 +28,7 @@ struct NormRow {
   // A norm of the first one's values: no input of its own, no weight if there is none.
   RowNorm second;
   std::int32_t n_values = 0;
+  bool next_is_ours = false;   // the next kernel waits before it reads (launch.cuh)
   Q8Block* rounded = nullptr;  // the last norm's values, q8_blocks(n_values); nullptr: not wanted
 };
 

@@ -22,12 +22,13 @@ __device__ Q8Block* block_of(Q8Block* rounded, int n_values) {
 }
 
 __global__ void __launch_bounds__(kThreads) round_rows(const RowRounding rows) {
-  let_later_kernels_start();
+  let_later_kernels_start(rows.next_is_ours);
   await_earlier_kernels();
   if (column() >= n_with_padding(rows.n_values)) return;
   const float value =
       column() < rows.n_values ? rows.input[blockIdx.y * rows.input_stride + column()] : 0.0f;
   round_block(value, block_of(rows.rounded, rows.n_values));
+  end_writes(rows.next_is_ours);
 }
 
 __device__ float gated(const GateRow& row, float gate, float up) {
@@ -45,7 +46,7 @@ __device__ float gated(const GateRow& row, float gate, float up) {
 }
 
 __global__ void __launch_bounds__(kThreads) gate_row(const GateRow row) {
-  let_later_kernels_start();
+  let_later_kernels_start(row.next_is_ours);
   await_earlier_kernels();
   if (column() >= n_with_padding(row.n_values)) return;
   float value = 0.0f;
@@ -54,6 +55,7 @@ __global__ void __launch_bounds__(kThreads) gate_row(const GateRow row) {
     if (row.out != nullptr) row.out[column()] = value;
   }
   if (row.rounded != nullptr) round_block(value, block_of(row.rounded, row.n_values));
+  end_writes(row.next_is_ours);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct RowRounding {
   std::int64_t input_stride = 0;  // from a row to the next, in floats
   std::int32_t n_values = 0;      // a row
   std::int32_t n_rows = 1;
+  bool next_is_ours = false;   // the next kernel waits before it reads (launch.cuh)
   Q8Block* rounded = nullptr;  // rows q8_blocks(n_values) apart
 };
 
@@ -33,6 +34,7 @@ struct GateRow {
   GluKind glu = GluKind::kSwiglu;
   float alpha = 0;             // kSwigluOai
   float limit = 0;             // kSwigluOai, kSwigluClamp
+  bool next_is_ours = false;   // as RowRounding has it
   float* out = nullptr;        // nullptr: nobody reads it
   Q8Block* rounded = nullptr;  // nullptr: not wanted
 };

@@ -12,11 +12,12 @@ const float* data_of(const ggml_tensor* weight) { return static_cast<const float
 
 void PhaseLauncher::enqueue(const StepPhase& phase, CUstream_st* stream) const {
   for (const PhaseLaunch& launch : phase.launches) {
-    std::visit([&](const auto& known) { enqueue(known, stream); }, launch);
+    const Place place{stream, phase.next_is_ours || &launch != &phase.launches.back()};
+    std::visit([&](const auto& known) { enqueue(known, place); }, launch);
   }
 }
 
-void PhaseLauncher::enqueue(const NormLaunch& launch, CUstream_st* stream) const {
+void PhaseLauncher::enqueue(const NormLaunch& launch, const Place& place) const {
   NormRow row;
   const auto fill = [&](const NormPart& part, bool writes) {
     return RowNorm{.input = places_.floats(part.input),
@@ -33,17 +34,19 @@ void PhaseLauncher::enqueue(const NormLaunch& launch, CUstream_st* stream) const
     row.first = fill(launch.part, launch.writes_out);
   }
   if (launch.rounds) row.rounded = places_.rounded(launch.part.out);
-  enqueue_norm_row(row, card_, stream);
+  row.next_is_ours = place.next_is_ours;
+  enqueue_norm_row(row, card_, place.stream);
 }
 
-void PhaseLauncher::enqueue(const RoundLaunch& launch, CUstream_st* stream) const {
+void PhaseLauncher::enqueue(const RoundLaunch& launch, const Place& place) const {
   const ggml_tensor* rows = launch.input;
   enqueue_row_rounding({.input = places_.floats(rows),
                         .input_stride = rows->ne[0],
                         .n_values = static_cast<std::int32_t>(rows->ne[0]),
                         .n_rows = static_cast<std::int32_t>(ggml_nrows(rows)),
+                        .next_is_ours = place.next_is_ours,
                         .rounded = places_.rounded(rows)},
-                       card_, stream);
+                       card_, place.stream);
 }
 
 void PhaseLauncher::complete(MatVec& mat_vec, const ProductPart& part) const {
@@ -57,7 +60,7 @@ void PhaseLauncher::complete(MatVec& mat_vec, const ProductPart& part) const {
   }
 }
 
-void PhaseLauncher::enqueue(const ProductLaunch& launch, CUstream_st* stream) const {
+void PhaseLauncher::enqueue(const ProductLaunch& launch, const Place& place) const {
   MatVec mat_vec = mat_vec_of(launch.parts);
   complete(mat_vec, launch.parts.front());
   for (std::size_t i = 0; i < launch.parts.size(); ++i) {
@@ -65,32 +68,36 @@ void PhaseLauncher::enqueue(const ProductLaunch& launch, CUstream_st* stream) co
     mat_vec.matrices[i].out = places_.floats(part.out);
     if (part.added != nullptr) mat_vec.matrices[i].added = places_.floats(part.added);
   }
-  enqueue_mat_vec(mat_vec, card_, stream);
+  mat_vec.next_is_ours = place.next_is_ours;
+  enqueue_mat_vec(mat_vec, card_, place.stream);
 }
 
-void PhaseLauncher::enqueue(const GatedLaunch& launch, CUstream_st* stream) const {
+void PhaseLauncher::enqueue(const GatedLaunch& launch, const Place& place) const {
   MatVec mat_vec = mat_vec_of(launch.part);
   complete(mat_vec, launch.part.up);
   mat_vec.matrices[1].out = places_.floats(launch.part.out);
-  enqueue_mat_vec(mat_vec, card_, stream);
+  mat_vec.next_is_ours = place.next_is_ours;
+  enqueue_mat_vec(mat_vec, card_, place.stream);
 }
 
-void PhaseLauncher::enqueue(const ActivationLaunch& launch, CUstream_st* stream) const {
+void PhaseLauncher::enqueue(const ActivationLaunch& launch, const Place& place) const {
   GateRow row = gate_row_of(launch.part);
   row.input = places_.floats(launch.part.input);
   row.out = places_.floats(launch.part.out);
   if (launch.rounds) row.rounded = places_.rounded(launch.part.out);
-  enqueue_gate_row(row, card_, stream);
+  row.next_is_ours = place.next_is_ours;
+  enqueue_gate_row(row, card_, place.stream);
 }
 
-void PhaseLauncher::enqueue(const RopeLaunch& launch, CUstream_st* stream) const {
+void PhaseLauncher::enqueue(const RopeLaunch& launch, const Place& place) const {
   const HeadRoles roles = roles_of(launch);
   HeadRope rope = head_rope_of(roles);
   rope.query.input = places_.floats(roles.query->input);
   rope.query.out = places_.floats(roles.query->out);
   rope.key.input = places_.floats(roles.key->input);
   rope.value.input = places_.floats(roles.value_row->input);
-  enqueue_head_rope(rope, card_, stream);
+  rope.next_is_ours = place.next_is_ours;
+  enqueue_head_rope(rope, card_, place.stream);
 }
 
 }  // namespace unpaced

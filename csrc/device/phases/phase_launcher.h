@@ -21,12 +21,18 @@ class PhaseLauncher {
   void enqueue(const StepPhase& phase, CUstream_st* stream) const;
 
  private:
-  void enqueue(const NormLaunch& launch, CUstream_st* stream) const;
-  void enqueue(const RoundLaunch& launch, CUstream_st* stream) const;
-  void enqueue(const ProductLaunch& launch, CUstream_st* stream) const;
-  void enqueue(const GatedLaunch& launch, CUstream_st* stream) const;
-  void enqueue(const ActivationLaunch& launch, CUstream_st* stream) const;
-  void enqueue(const RopeLaunch& launch, CUstream_st* stream) const;
+  // Of one launch among all.
+  struct Place {
+    CUstream_st* stream;
+    bool next_is_ours;
+  };
+
+  void enqueue(const NormLaunch& launch, const Place& place) const;
+  void enqueue(const RoundLaunch& launch, const Place& place) const;
+  void enqueue(const ProductLaunch& launch, const Place& place) const;
+  void enqueue(const GatedLaunch& launch, const Place& place) const;
+  void enqueue(const ActivationLaunch& launch, const Place& place) const;
+  void enqueue(const RopeLaunch& launch, const Place& place) const;
   // With the input and the build that was chosen.
   void complete(MatVec& mat_vec, const ProductPart& part) const;
 

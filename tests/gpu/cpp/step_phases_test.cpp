@@ -242,11 +242,12 @@ bool may_change_at(const Planned& planned, std::size_t n, const std::vector<bool
 StepProgram program_of(const Planned& planned, std::size_t n) {
   StepProgram program;
   for (std::size_t i = 0; i < n; ++i) {
-    const StepPhase& phase = planned.phases[i];
+    StepPhase phase = planned.phases[i];
+    phase.next_is_ours = phase.next_is_ours && i + 1 < n;
     if (phase.kind == PhaseKind::kGgml) {
       program.by_ggml(phase.nodes.end);
     } else {
-      program.by_ours(phase.nodes.end, [&planned, &phase](const StepSite& site) {
+      program.by_ours(phase.nodes.end, [&planned, phase](const StepSite& site) {
         planned.launcher.enqueue(phase, site.stream);
       });
     }

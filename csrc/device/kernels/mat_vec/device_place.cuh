@@ -40,8 +40,11 @@ class DevicePlace {
 #endif
   }
 
-  __device__ __forceinline__ void let_later_kernels_start() const {
-    unpaced::let_later_kernels_start();
+  __device__ __forceinline__ void let_later_kernels_start(bool next_is_ours) const {
+    unpaced::let_later_kernels_start(next_is_ours);
+  }
+  __device__ __forceinline__ void end_writes(bool next_is_ours) const {
+    unpaced::end_writes(next_is_ours);
   }
   __device__ __forceinline__ void await_earlier_kernels() const {
     unpaced::await_earlier_kernels();

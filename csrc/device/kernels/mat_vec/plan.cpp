@@ -89,6 +89,7 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   task.n_columns = mat_vec.n_columns;
   task.n_inputs = mat_vec.expert_has_input ? mat_vec.n_experts : mat_vec.n_columns;
   task.glu_limit = mat_vec.glu_limit;
+  task.next_is_ours = mat_vec.next_is_ours;
   task.end = mat_vec.end;
   task.glu = mat_vec.glu;
   task.n_blocks = mat_vec.n_values / format.values;

@@ -47,7 +47,7 @@ class BlockWork {
     const bool early = task_.experts == nullptr;
     std::int32_t chunk = next_chunk_;
     if (early) fetch_first_stages();
-    place_.let_later_kernels_start();
+    place_.let_later_kernels_start(task_.next_is_ours);
     place_.await_earlier_kernels();
     if (!early) fetch_first_stages();
     Input held[kHeld > 0 ? kHeld : 1];
@@ -59,6 +59,7 @@ class BlockWork {
       place_.meet_block();
     }
     for (; chunk < task_.n_chunks; chunk += n_teams_) work_on(chunk, held);
+    place_.end_writes(task_.next_is_ours);
   }
 
  private:

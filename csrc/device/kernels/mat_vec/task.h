@@ -42,6 +42,7 @@ struct Task {
   std::uint32_t rings_at;
   std::uint32_t sums_at;
   float glu_limit;
+  bool next_is_ours;
   MatVecEnd end;
   GluKind glu;
 };

@@ -60,7 +60,8 @@ class HostPlace {
     }
     meet_block();
   }
-  void let_later_kernels_start() {}
+  void let_later_kernels_start(bool) {}
+  void end_writes(bool) {}
   void await_earlier_kernels() { block_.earlier_ended = true; }
 
   void meet_block() { block_.all.wait(block_.fibers); }
