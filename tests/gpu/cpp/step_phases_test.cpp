@@ -25,6 +25,8 @@
 #include "device/phases/value_places.h"
 #include "engine/stepper_factory.h"
 #include "model/model.h"
+#include "phase_plan.h"
+#include "step_run.h"
 
 using namespace unpaced;
 
@@ -32,7 +34,6 @@ namespace {
 
 constexpr int kSeeds = 4;
 constexpr int kSteps = 8;
-constexpr std::chrono::seconds kPatience{10};
 
 int n_failed = 0;
 
@@ -40,29 +41,6 @@ void expect(bool holds, const std::string& what) {
   std::printf("%s: %s\n", holds ? "ok" : "FAILED", what.c_str());
   if (!holds) ++n_failed;
 }
-
-// The phases of the graph that is open, and what their kernels need.
-struct Planned {
-  explicit Planned(LlamaBridge& bridge)
-      : card(find_card(bridge.device())),
-        graph(bridge.graph()),
-        phases(plan_phases(graph, OwnKernels(card))),
-        places(graph, phases),
-        scratch(places.n_bytes() + 1),
-        launcher(places, choices, card) {
-    places.begin_at(scratch.data());
-  }
-  Planned(const Planned&) = delete;
-  Planned& operator=(const Planned&) = delete;
-
-  const Card card;
-  const StepGraph graph;
-  const std::vector<StepPhase> phases;
-  ValuePlaces places;
-  const DeviceArray<std::byte> scratch;
-  MatVecChoices choices;
-  const PhaseLauncher launcher;
-};
 
 using Alike = std::vector<const StepPhase*>;
 
@@ -161,98 +139,6 @@ void test_phases(LlamaBridge& bridge, bool measures) {
       "phases one by one: ggml's own %.0f us; the others by ggml %.0f us, by us %.0f us, by the "
       "fastest builds %.0f us\n",
       ggml * 1e6, totals[0] * 1e6, totals[1] * 1e6, totals[2] * 1e6);
-}
-
-struct Made {
-  std::vector<float> logits;
-  double seconds = 0;
-};
-
-// The inputs of a step at the position, whose K and V go to the cell of that number.
-void put_inputs(LlamaBridge& bridge, const Window& window, std::int32_t position) {
-  const StepInputs& inputs = bridge.inputs();
-  const std::int32_t token = 300 + position;
-  const std::int64_t cell = position;
-  std::vector<std::uint16_t> mask(static_cast<std::size_t>(window.n_kv), 0xfc00);
-  for (std::int32_t i = 0; i <= position; ++i) mask[static_cast<std::size_t>(i)] = 0;
-  const auto put = [](auto* to, const auto* from, std::size_t n) {
-    copy_up_now(to, from, n * sizeof *from);
-  };
-  put(inputs.token, &token, 1);
-  put(inputs.position, &position, 1);
-  put(inputs.k_index, &cell, 1);
-  put(inputs.v_index, &cell, 1);
-  put(inputs.mask, mask.data(), mask.size());
-}
-
-// Of the graph that is open. The last of three runs.
-Made run(LlamaBridge& bridge, const StepProgram& program, const Window& window,
-         std::size_t n_vocab) {
-  TimedGraph graph(bridge.stream(), [&] {
-    program.enqueue(bridge, {.stream = bridge.stream(),
-                             .window = window,
-                             .logits = bridge.logits(),
-                             .condition = {},
-                             .loops = false});
-  });
-  Made made;
-  for (int i = 0; i < 3; ++i) made.seconds = graph.seconds(kPatience);
-  made.logits.resize(n_vocab);
-  cuda_check(cudaMemcpy(made.logits.data(), bridge.logits(), n_vocab * sizeof(float),
-                        cudaMemcpyDeviceToHost),
-             "cudaMemcpy");
-  return made;
-}
-
-Made make_step(LlamaBridge& bridge, OwnStep& own, const Window& window, std::int32_t position,
-               std::size_t n_vocab) {
-  bridge.open(window);
-  put_inputs(bridge, window, position);
-  StepProgram program;
-  own.add_to(program, bridge);
-  return run(bridge, program, window, n_vocab);
-}
-
-// How many logits differ.
-std::size_t n_different(const Made& a, const Made& b) {
-  std::size_t n = 0;
-  for (std::size_t i = 0; i < a.logits.size(); ++i)
-    n += std::memcmp(&a.logits[i], &b.logits[i], sizeof(float)) == 0 ? 0 : 1;
-  return n;
-}
-
-// Whether a step may have its first n phases from us and the rest from ggml: what the rest reads
-// is there.
-bool may_change_at(const Planned& planned, std::size_t n, const std::vector<bool>& borders) {
-  const std::int32_t end = planned.phases[n - 1].nodes.end;
-  if (!borders[static_cast<std::size_t>(end)]) return false;
-  for (std::size_t i = 0; i < n; ++i) {
-    for (const PhaseLaunch& launch : planned.phases[i].launches) {
-      const auto* norm = std::get_if<NormLaunch>(&launch);
-      if (norm == nullptr || norm->writes_out) continue;
-      const std::vector<std::int32_t> readers = planned.graph.computing_readers(norm->part.out);
-      if (std::ranges::any_of(readers, [&](std::int32_t reader) { return reader >= end; }))
-        return false;
-    }
-  }
-  return true;
-}
-
-// The first n phases as they are planned, the others ggml's.
-StepProgram program_of(const Planned& planned, std::size_t n) {
-  StepProgram program;
-  for (std::size_t i = 0; i < n; ++i) {
-    StepPhase phase = planned.phases[i];
-    phase.next_is_ours = phase.next_is_ours && i + 1 < n;
-    if (phase.kind == PhaseKind::kGgml) {
-      program.by_ggml(phase.nodes.end);
-    } else {
-      program.by_ours(phase.nodes.end, [&planned, phase](const StepSite& site) {
-        planned.launcher.enqueue(phase, site.stream);
-      });
-    }
-  }
-  return program.by_ggml(planned.graph.size());
 }
 
 // With more and more of a step's phases by us: where its bits begin to be others.
