@@ -69,7 +69,7 @@ class EngineConfig:
     n_threads_batch: int = -1
     n_gpu_layers: int = -1
     decode_loop: Literal["auto", "host", "ahead", "device"] = "auto"
-    kernels: StepKernels = "ggml"
+    kernels: StepKernels = "auto"
     require_device: bool = False
     flash_attn: Literal["auto", "on", "off"] = "auto"
     cache_type_k: CacheType = "f16"

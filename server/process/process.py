@@ -137,7 +137,7 @@ class ServerProcess:
             self._log.warning("--gpu-layers has no effect: this build has no GPU support")
         if has_gpu:
             tell_loop(self._log, decode_loop)
-        if self._settings.kernels != "ggml" and decode_loop.loop == "host":
+        if self._settings.kernels == "own" and decode_loop.loop == "host":
             self._log.warning("--kernels has no effect: the GPU does not run the token loop")
         tell_memory(self._log, decode_loop, self._engine.stats().n_window_graphs)
         tell_threads(self._log, placement)

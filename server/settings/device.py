@@ -55,7 +55,7 @@ class DeviceSettings(OptionGroup):
             "ggml's bits; auto: of those the ones that are not slower on this GPU",
             metavar="KERNELS",
         ),
-    ] = "ggml"
+    ] = "auto"
     require_device: Annotated[
         bool,
         Option(
