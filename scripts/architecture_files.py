@@ -17,7 +17,7 @@ INTRO = """# Files
 Written by `scripts/architecture_files.py` from the first sentence of every file. What happens to a
 request and to a token is in [architecture.md](architecture.md).
 """
-FOLDERS = ("csrc", "engine_ext", "server")
+FOLDERS = ("csrc", "engine_ext", "unpaced")
 C_LIKE = {".h", ".cpp", ".cu", ".cuh", ".inc"}
 
 

@@ -3,8 +3,8 @@
 classes.
 
 The demo model answers streamed completions over a socket, warm. A hop is a call of a function of
-server/ or engine_ext/ on the event loop's thread; a coroutine counts once. A token's hops are those
-of one wake-up of the engine, once it writes the frames of the tokens itself.
+unpaced/ or engine_ext/ on the event loop's thread; a coroutine counts once. A token's hops are
+those of one wake-up of the engine, once it writes the frames of the tokens itself.
 
     python scripts/count_hops.py [--path /v1/chat/completions] [--walk]
 """
@@ -27,11 +27,11 @@ async def serve_and_count(path: str, *, walk: bool) -> None:
     import uvicorn
 
     from engine_ext import Engine, SequenceRequest, TokenStream
-    from server.http.wire.header_deadlines import HeaderDeadlines
-    from server.http.wire.protocol import LimitedHttpProtocol
-    from server.http.wire.send_deadlines import SendDeadlines
-    from server.process.app import create_app
-    from server.settings import Settings
+    from unpaced.http.wire.header_deadlines import HeaderDeadlines
+    from unpaced.http.wire.protocol import LimitedHttpProtocol
+    from unpaced.http.wire.send_deadlines import SendDeadlines
+    from unpaced.process.app import create_app
+    from unpaced.settings import Settings
 
     settings = Settings(parallel=1, ctx_size=512)
     protocol = type(

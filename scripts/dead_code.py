@@ -10,7 +10,7 @@ from pathlib import Path
 from vulture import Vulture
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAM = ("server", "engine_ext", "scripts")
+PROGRAM = ("unpaced", "engine_ext", "scripts")
 KINDS = {"class", "function", "import", "method", "property", "unreachable_code"}
 # Called by others: Python, pydantic, uvicorn, httptools, torch, http.server, pytest, and by name.
 CALLED_BY_NAME = [

@@ -10,12 +10,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from server.cli.flags import claimed_flags  # noqa: E402
-from server.cli.llama_flags.flag import LlamaFlag  # noqa: E402
-from server.cli.llama_flags.judge import llama_flags  # noqa: E402
-from server.settings import Settings  # noqa: E402
-from server.settings.model import DEMO_MODEL  # noqa: E402
-from server.settings.options.option import option_of  # noqa: E402
+from unpaced.cli.flags import claimed_flags  # noqa: E402
+from unpaced.cli.llama_flags.flag import LlamaFlag  # noqa: E402
+from unpaced.cli.llama_flags.judge import llama_flags  # noqa: E402
+from unpaced.settings import Settings  # noqa: E402
+from unpaced.settings.model import DEMO_MODEL  # noqa: E402
+from unpaced.settings.options.option import option_of  # noqa: E402
 
 PAGE = ROOT / "docs" / "flags.md"
 INTRO = """# Flags

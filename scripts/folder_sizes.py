@@ -19,7 +19,7 @@ N_LINES_MAX = {
     "csrc": (355, 70),
     "engine_ext": (415, 83),
     "scripts": (127, 70),
-    "server": (300, 100),
+    "unpaced": (300, 100),
     "tests": (500, 132),
 }
 

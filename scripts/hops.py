@@ -46,7 +46,7 @@ class Hops:
 
 
 def name_of(code: CodeType) -> str | None:
-    """`server.http.body.read_json` of one of our functions; None of others'."""
+    """`unpaced.http.body.read_json` of one of our functions; None of others'."""
     path = Path(code.co_filename)
     if "/server/" not in code.co_filename and "/engine_ext/" not in code.co_filename:
         return None

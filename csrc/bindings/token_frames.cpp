@@ -15,7 +15,7 @@ bool is_ascii(std::string_view text) noexcept {
                      [](char character) { return static_cast<signed char>(character) >= 0; });
 }
 
-// Python waits for a surrogate's third byte, which is no UTF-8 with any: server/completion/
+// Python waits for a surrogate's third byte, which is no UTF-8 with any: unpaced/completion/
 // utf8_prefix.py does not, nor does this.
 bool begins_surrogate(std::string_view rest) noexcept {
   return rest.size() == 2 && rest[0] == '\xed' && static_cast<unsigned char>(rest[1]) >= 0xa0;

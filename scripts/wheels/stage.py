@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine_ext.llama_build.errors import BuildError
 
-_PARTS = ("LICENSE", "README.md", "csrc", "engine_ext", "pyproject.toml", "server")
+_PARTS = ("LICENSE", "README.md", "csrc", "engine_ext", "pyproject.toml", "unpaced")
 _LEFT = shutil.ignore_patterns("__pycache__", "*.so", "*.py[cod]", "training")
 
 

@@ -25,11 +25,11 @@ NEEDED = (
     "engine_ext/lib/libllama.so",
     "engine_ext/lib/unpaced_build.json",
     "engine_ext/models/demo.gguf",
-    "server/__main__.py",
-    "server/page/*.html",
+    "unpaced/__main__.py",
+    "unpaced/page/*.html",
     "unpaced-*.dist-info/licenses/LICENSE",
 )
-ALLOWED = r"(server|engine_ext|unpaced-[^/]+\.dist-info)/"
+ALLOWED = r"(unpaced|engine_ext|unpaced-[^/]+\.dist-info)/"
 TOO_MUCH = (
     r"(^|/)(tests?|csrc|docs|scripts|__pycache__|training)/",
     r"\.(a|c|cc|cpp|cu|cuh|h|hpp|o|py[co]|cmake)$",

@@ -27,12 +27,12 @@ from typing import Any
 import llama_cpp
 
 from engine_ext import Engine, EngineConfig, Grammar
-from server.grammar.spec import GrammarSpec
-from server.request.compiled_grammar import compile_grammar
 from tests.bench.make_random_model import QUANTS, Shape, write_model
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.results import save_figures
 from tests.support.llama_source import grammar
+from unpaced.grammar.spec import GrammarSpec
+from unpaced.request.compiled_grammar import compile_grammar
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 TINY = Shape(n_layer=1, n_embd=64, n_ff=128, n_head=2, n_head_kv=1, head_dim=32)

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine_ext import Engine, EngineConfig, EventKind, SamplingParams, SequenceRequest
-from server.grammar.spec import GrammarSpec
-from server.request.compiled_grammar import compile_grammar
 from tests.bench.bench_grammar import TINY, summary
 from tests.bench.make_random_model import QUANTS, write_model
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.results import save_figures
+from unpaced.grammar.spec import GrammarSpec
+from unpaced.request.compiled_grammar import compile_grammar
 
 # Ambiguous at every character, so that its masks take milliseconds.
 HOSTILE: Final = "root ::= [a-z ] root [a-z ] | [a-z ]"

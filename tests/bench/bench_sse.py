@@ -24,9 +24,9 @@ WAYS = ("token_path", "raw", "streaming_response", "sse_starlette", "sse_starlet
 N_STREAMS = 500
 # What follows the table.
 _WHY = """
-Two of these send streams here (server/completion/streaming.py), the same bytes in the same
+Two of these send streams here (unpaced/completion/streaming.py), the same bytes in the same
 surroundings: pings, disconnects, send deadlines and drain exist once, around both
-(server/http/event_stream.py). `sse_starlette` carries several choices. One choice, the usual
+(unpaced/http/event_stream.py). `sse_starlette` carries several choices. One choice, the usual
 stream, is `token_path`: chunks written to the connection from the engine's wake-up. That saves
 {saved[cpu_us]:.1f} of {sse[cpu_us]:.1f} µs of CPU a token (of a budget of 25 µs for the whole front
 end) and {saved[stream_cpu_us]:.0f} of {sse[stream_cpu_us]:.0f} µs a stream; an event that is there

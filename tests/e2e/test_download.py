@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from server.download.hugging_face import fetch_from_hub
-from server.settings.model import DEMO_MODEL
 from tests.support.gguf_files import split_model
 from tests.support.hub import COMMIT, Hub, serving_hub
 from tests.support.server import UNPACED, serving
+from unpaced.download.hugging_face import fetch_from_hub
+from unpaced.settings.model import DEMO_MODEL
 
 DEMO = DEMO_MODEL.read_bytes()
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from server.process.engine_watch import ENGINE_LOST
 from tests.support.frozen_thread import CannotFreeze, exit_status, frozen, thread_of
 from tests.support.server import Server, serving
+from unpaced.process.engine_watch import ENGINE_LOST
 
 # For all that takes time beside the limits, on a busy machine.
 MARGIN_S = 20.0

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from server.settings.model import DEMO_MODEL
 from tests.bench.rig.server_process import free_port, running, unpaced_command
+from unpaced.settings.model import DEMO_MODEL
 
 DEPLOYED = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "prometheus.yml"
 

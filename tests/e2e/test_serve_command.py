@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from server.settings.model import DEMO_MODEL
 from tests.support.patience import patience
 from tests.support.server import UNPACED, Server, serving
+from unpaced.settings.model import DEMO_MODEL
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -348,7 +348,7 @@ def test_the_listener_answers_while_the_model_loads() -> None:
 
 def test_python_dash_m_works() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "server", "--version"],
+        [sys.executable, "-m", "unpaced", "--version"],
         capture_output=True,
         text=True,
         timeout=30,

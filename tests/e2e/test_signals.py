@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from server.settings.model import DEMO_MODEL
 from tests.bench.rig.server_process import free_port
 from tests.e2e.test_listening import wait_healthy
 from tests.support.raw_http import connect, read_all
 from tests.support.server import UNPACED, Server, serving
+from unpaced.settings.model import DEMO_MODEL
 
 STREAM: dict[str, Any] = {"prompt": "Once", "n_predict": 900, "ignore_eos": True, "stream": True}
 

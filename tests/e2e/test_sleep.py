@@ -74,7 +74,7 @@ def test_requests_while_it_falls_asleep_and_wakes_are_all_answered() -> None:
 
 
 def test_a_model_that_is_gone_is_said_and_can_come_back(tmp_path: Path) -> None:
-    from server.settings.model import DEMO_MODEL
+    from unpaced.settings.model import DEMO_MODEL
 
     model = tmp_path / "m.gguf"
     model.write_bytes(DEMO_MODEL.read_bytes())

@@ -27,16 +27,16 @@ def imported(statement: str) -> set[str]:
     ("statement", "forbidden"),
     [
         (
-            "from server.cli.main import main; main(['--version'])",
+            "from unpaced.cli.main import main; main(['--version'])",
             {"pydantic", "fastapi", "llama_cpp", "structlog", "numpy", "asyncio", "httpx"},
         ),
         (
-            "from server.cli.flags import read_command_line; read_command_line([])",
+            "from unpaced.cli.flags import read_command_line; read_command_line([])",
             {"fastapi", "llama_cpp", "structlog", "numpy", "httpx", "uvicorn", "uvloop"},
         ),
         (
             # What serving loads at start: nothing that only some servers or requests need.
-            "import server.process.process, server.cli.serve",
+            "import unpaced.process.process, unpaced.cli.serve",
             {"fastapi", "llama_cpp", "numpy", "jinja2", "huggingface_hub", "httpx", "httpx2",
              "requests", "openai", "gguf", "torch", "yaml", "tqdm", "transformers", "llguidance",
              "jsonschema", "cryptography"},
@@ -59,21 +59,21 @@ NEVER_AT_START = {
 def test_a_server_that_is_ready_has_imported_no_more_than_it_needs(tmp_path: Path) -> None:
     """What a real start imports and in which order, as the interpreter tells it."""
     port, log = free_port(), tmp_path / "log"
-    command = [sys.executable, "-X", "importtime", "-m", "server", "--port", str(port)]
+    command = [sys.executable, "-X", "importtime", "-m", "unpaced", "--port", str(port)]
     with running(command, {}, port, log):
         lines = log.read_text()
     names = re.findall(r"^import time: +\d+ \| +\d+ \| +(\S+)$", lines, re.MULTILINE)
     assert NEVER_AT_START.isdisjoint(names)
     # A module is told once it is there. The model loads while these are imported.
     place = {name: number for number, name in enumerate(names)}
-    beside = ("starlette.applications", "prometheus_client", "server.process.process")
-    assert place["server.process.early_load"] < min(place[name] for name in beside)
+    beside = ("starlette.applications", "prometheus_client", "unpaced.process.process")
+    assert place["unpaced.process.early_load"] < min(place[name] for name in beside)
 
 
 LONGEST_HOLD = """
 import asyncio, sys, time
-import server.process.process
-from server.routes.chat_modules import import_chat
+import unpaced.process.process
+from unpaced.routes.chat_modules import import_chat
 
 async def main():
     sys.setswitchinterval(0.0005)  # as the server does
@@ -85,7 +85,7 @@ async def main():
         now = time.perf_counter()
         longest, last = max(longest, now - last), now
     print(longest, last - started)
-    assert "server.chat.completion" in sys.modules
+    assert "unpaced.chat.completion" in sys.modules
 
 asyncio.run(main())
 """

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from server.settings.cores import cores_of_range
 from tests.support.costly_requests import HELLO, slow_schema
 from tests.support.server import Server, serving
+from unpaced.settings.cores import cores_of_range
 
 CORES = sorted(os.sched_getaffinity(0))
 LAST = f"{CORES[-1]}-{CORES[-1]}"

@@ -21,7 +21,6 @@ from typing import Any, Final
 
 import httpx
 
-from server.schemas.completion import CompletionBody
 from tests.fuzz.good_bodies import GOOD_BODIES
 from tests.fuzz.odd_requests import OddRequests, Route
 from tests.fuzz.odd_values import words_of_sources
@@ -29,14 +28,20 @@ from tests.fuzz.verdict import Tally, tracebacks
 from tests.fuzz.wire import Wire
 from tests.parity.field_values import CHAT, SPECIAL
 from tests.support.server import Server, serving
+from unpaced.schemas.completion import CompletionBody
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = (
-    *("server/schemas/*.py", "server/chat/*.py", "server/chat/tools/*.py", "server/routes/*.py"),
     *(
-        "server/grammar/*.py",
-        "server/request/infill.py",
-        "server/request/prompt.py",
+        "unpaced/schemas/*.py",
+        "unpaced/chat/*.py",
+        "unpaced/chat/tools/*.py",
+        "unpaced/routes/*.py",
+    ),
+    *(
+        "unpaced/grammar/*.py",
+        "unpaced/request/infill.py",
+        "unpaced/request/prompt.py",
         "tests/parity/field_values.py",
     ),
 )

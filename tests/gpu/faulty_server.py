@@ -17,7 +17,7 @@ import sys
 import threading
 from pathlib import Path
 
-from server.cli.main import main
+from unpaced.cli.main import main
 
 PROGRAMS = Path(os.environ.get("UNPACED_GPU_PROGRAMS", "."))
 

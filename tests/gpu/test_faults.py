@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import pytest
 
-from server.process.engine_watch import ENGINE_LOST
 from tests.bench.rig.server_process import ServerProcess, free_port, running
 from tests.gpu.test_device_loop import DEMO_MODEL, has_device
 from tests.support.server import Server
+from unpaced.process.engine_watch import ENGINE_LOST
 
 PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
 

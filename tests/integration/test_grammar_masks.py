@@ -15,8 +15,8 @@ import llama_cpp
 import pytest
 
 from engine_ext import Engine, EngineConfig, Grammar, GrammarTrigger
-from server.grammar.spec import GrammarSpec
-from server.request.compiled_grammar import compile_grammar
+from unpaced.grammar.spec import GrammarSpec
+from unpaced.request.compiled_grammar import compile_grammar
 
 pytestmark = pytest.mark.anyio
 

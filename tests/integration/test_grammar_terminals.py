@@ -17,12 +17,12 @@ from llama_cpp.llama_grammar import json_schema_to_gbnf
 
 from engine_ext.base.native import load_native
 from engine_ext.sequence.grammar_compiler import native_parts
-from server.grammar.engine_parts import parts_of
-from server.grammar.gbnf import parse_gbnf
-from server.grammar.gbnf_lark import to_lark
-from server.grammar.terminals import with_terminals
 from tests.support.grammar.lark_masks import Vocabulary, tokens_of
 from tests.support.llama_source import grammar, vocabulary
+from unpaced.grammar.engine_parts import parts_of
+from unpaced.grammar.gbnf import parse_gbnf
+from unpaced.grammar.gbnf_lark import to_lark
+from unpaced.grammar.terminals import with_terminals
 
 GRAMMARS = ("arithmetic", "c", "chess", "english", "japanese", "json", "json_arr", "list")
 SCHEMAS: tuple[dict[str, Any], ...] = (

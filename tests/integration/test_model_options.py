@@ -21,10 +21,10 @@ from engine_ext.loading.config import CacheType
 from engine_ext.loading.model_options import LoadMode
 from engine_ext.sequence.request import SequenceRequest
 from engine_ext.sequence.sampling_params import SamplingParams
-from server.settings.model import DEMO_MODEL
-from server.settings.model_defaults import with_model_defaults
 from tests.support.gguf_files import copy_with_keys, make_lora, split_model
 from tests.support.settings import read_settings
+from unpaced.settings.model import DEMO_MODEL
+from unpaced.settings.model_defaults import with_model_defaults
 
 pytestmark = pytest.mark.anyio
 

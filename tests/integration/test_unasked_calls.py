@@ -11,17 +11,17 @@ import jsonschema
 import pytest
 
 from engine_ext import Engine, EngineConfig
-from server.chat.answer.harmony import CALL, is_harmony
-from server.chat.answer.parser import AnswerSyntax, ChatParser
-from server.chat.renderer import Renderer
-from server.chat.templates import ChatTemplates
-from server.chat.tools.offer import Tool, read_tools
-from server.chat.unasked import unasked_calls
-from server.http.errors import ApiError
-from server.request.compiled_grammar import compile_grammar
-from server.settings import Settings
 from tests.support.llama_source import llama_source
 from tests.support.server import Server, serving
+from unpaced.chat.answer.harmony import CALL, is_harmony
+from unpaced.chat.answer.parser import AnswerSyntax, ChatParser
+from unpaced.chat.renderer import Renderer
+from unpaced.chat.templates import ChatTemplates
+from unpaced.chat.tools.offer import Tool, read_tools
+from unpaced.chat.unasked import unasked_calls
+from unpaced.http.errors import ApiError
+from unpaced.request.compiled_grammar import compile_grammar
+from unpaced.settings import Settings
 
 pytestmark = pytest.mark.anyio
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from llguidance import LLMatcher, LLTokenizer
 
-from server.grammar.gbnf import parse_gbnf
-from server.grammar.gbnf_lark import to_lark
-from server.grammar.schema import SchemaError, for_llguidance
+from unpaced.grammar.gbnf import parse_gbnf
+from unpaced.grammar.gbnf_lark import to_lark
+from unpaced.grammar.schema import SchemaError, for_llguidance
 
 RECORDED: Final = Path(__file__).resolve().parent / "schema_verdicts.json"
 _INT: Final = {"type": "integer"}

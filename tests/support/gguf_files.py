@@ -7,7 +7,7 @@ import gguf
 import numpy as np
 from gguf.scripts.gguf_new_metadata import MetadataDetails, copy_with_new_metadata
 
-from server.settings.model import DEMO_MODEL
+from unpaced.settings.model import DEMO_MODEL
 
 
 def copy_with_keys(target: Path, **keys: tuple[Any, Any]) -> Path:

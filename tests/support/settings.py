@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from server.cli.flags import read_command_line
-from server.settings import Settings
+from unpaced.cli.flags import read_command_line
+from unpaced.settings import Settings
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:

@@ -91,5 +91,5 @@ def running(
 
 def unpaced_command(port: int, model: Path, *arguments: str) -> list[str]:
     """`unpaced serve` of this environment, installed or not."""
-    command = [sys.executable, "-m", "server", "serve"]
+    command = [sys.executable, "-m", "unpaced", "serve"]
     return [*command, "-m", str(model), "--port", str(port), *arguments]

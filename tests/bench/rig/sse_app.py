@@ -16,9 +16,9 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from server.http.event_stream import Pings, body_message, head_message, send_events
-from server.http.wire.connection import as_chunk, connection_of
-from server.http.wire.protocol import LimitedHttpProtocol
+from unpaced.http.event_stream import Pings, body_message, head_message, send_events
+from unpaced.http.wire.connection import as_chunk, connection_of
+from unpaced.http.wire.protocol import LimitedHttpProtocol
 
 EVENT: Final = (
     b'data: {"choices":[{"text":" hello","index":0,"logprobs":null,"finish_reason":null}],'
@@ -51,7 +51,7 @@ async def send_raw(send: Send, n: int) -> None:
 
 
 async def send_from_callback(scope: Scope, pings: Pings, n: int) -> None:
-    """As server/completion/direct_stream.py: no task, no coroutine."""
+    """As unpaced/completion/direct_stream.py: no task, no coroutine."""
     connection = connection_of(scope)
     assert connection is not None
     await pings.send(head_message())
@@ -88,7 +88,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send_raw(pings.send, n)
     elif way == "streaming_response":
         await StreamingResponse(events(n))(scope, receive, send)
-    elif way == "sse_starlette":  # as server/completion/streaming.py for several choices
+    elif way == "sse_starlette":  # as unpaced/completion/streaming.py for several choices
         await send_events(events(n), scope, pings.send)
     elif way == "sse_starlette_alone":  # with pings and a send timeout of its own
         await EventSourceResponse(events(n), sep="\n", send_timeout=30)(scope, receive, send)

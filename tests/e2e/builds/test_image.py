@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from server.settings.model import DEMO_MODEL
 from tests.support.hub import serving_hub
 from tests.support.image import (
     PROFILE,
@@ -23,6 +22,7 @@ from tests.support.image import (
     tool,
     why_not,
 )
+from unpaced.settings.model import DEMO_MODEL
 
 pytestmark = [
     pytest.mark.packaging,

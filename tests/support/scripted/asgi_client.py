@@ -8,7 +8,7 @@ import orjson
 from starlette.applications import Starlette
 from starlette.types import Message
 
-from server.http.wire.connection import Connection
+from unpaced.http.wire.connection import Connection
 
 
 class AsgiRequest:

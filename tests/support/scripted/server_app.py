@@ -5,10 +5,10 @@ from typing import Any, cast
 from starlette.applications import Starlette
 
 from engine_ext import Engine
-from server.http.gate import Gate, Phase
-from server.process.app import create_app
-from server.settings import Settings
 from tests.support.scripted.fake_engine import FakeEngine
+from unpaced.http.gate import Gate, Phase
+from unpaced.process.app import create_app
+from unpaced.settings import Settings
 
 
 def make_app(engine: FakeEngine, **settings: Any) -> Starlette:

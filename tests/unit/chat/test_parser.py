@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.chat.answer.delta import ChatDelta
-from server.chat.answer.parser import AnswerSyntax, ChatParser
-from server.chat.tools.offer import Tool
-from server.chat.tools.syntax import JSON_CALL, ToolSyntax
+from unpaced.chat.answer.delta import ChatDelta
+from unpaced.chat.answer.parser import AnswerSyntax, ChatParser
+from unpaced.chat.tools.offer import Tool
+from unpaced.chat.tools.syntax import JSON_CALL, ToolSyntax
 
 WEATHER = Tool(
     "get_weather",

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from server.chat import renderer as renderer_module
-from server.chat import template_process
-from server.chat.renderer import Renderer, RendererFault, TemplateError
 from tests.support.scripted.asgi_client import get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.chat import renderer as renderer_module
+from unpaced.chat import template_process
+from unpaced.chat.renderer import Renderer, RendererFault, TemplateError
 
 pytestmark = pytest.mark.anyio
 
 # Says hello to the first question, and does to itself at the next one what it is told.
 _SCRIPT = """
 import os, signal, sys
-from server.rendering.frames import read_frame, write_frame
+from unpaced.rendering.frames import read_frame, write_frame
 read_frame(sys.stdin.buffer)
 write_frame(sys.stdout.buffer, b'{"result":null}')
 read_frame(sys.stdin.buffer)

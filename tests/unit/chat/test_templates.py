@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from server.chat.messages import read_messages
-from server.chat.options import read_options
-from server.chat.prompt import render_prompt
-from server.chat.renderer import Renderer
-from server.chat.templates import ChatTemplates
-from server.chat.tools.offer import read_tools
-from server.http.errors import ApiError
-from server.settings import Settings
 from tests.support.chat_cases import CHAT_CASES
 from tests.support.llama_source import llama_source
 from tests.support.scripted.asgi_client import get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.chat.messages import read_messages
+from unpaced.chat.options import read_options
+from unpaced.chat.prompt import render_prompt
+from unpaced.chat.renderer import Renderer
+from unpaced.chat.templates import ChatTemplates
+from unpaced.chat.tools.offer import read_tools
+from unpaced.http.errors import ApiError
+from unpaced.settings import Settings
 
 pytestmark = pytest.mark.anyio
 FOLDER = Path(__file__).parent

@@ -1,6 +1,6 @@
 """Definitions of a tool's schema under another root."""
 
-from server.chat.tools.definitions import split_definitions
+from unpaced.chat.tools.definitions import split_definitions
 
 
 def test_definitions_move_and_references_follow() -> None:

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from server.completion.admission import Admission
-from server.http.errors import ApiError, unavailable
-from server.http.gate import Gate, Phase
 from tests.support.scripted.asgi_client import get, post, turns
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.completion.admission import Admission
+from unpaced.http.errors import ApiError, unavailable
+from unpaced.http.gate import Gate, Phase
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ import pytest
 from starlette.applications import Starlette
 
 from engine_ext import FinishReason
-from server.completion.completions import Completions
-from server.metrics.metrics import Metrics
 from tests.support.scripted.asgi_client import AsgiRequest, post, turns
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.completion.completions import Completions
+from unpaced.metrics.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
 
@@ -146,7 +146,7 @@ async def test_a_fault_after_the_engine_has_the_request_ends_it(
 
     engine = FakeEngine()
     app = make_app(engine)
-    monkeypatch.setattr("server.completion.completions.Completions._facts", fail)
+    monkeypatch.setattr("unpaced.completion.completions.Completions._facts", fail)
     request = start(app, stream=True, n=2)
     with pytest.raises(RuntimeError, match="broken"):
         await request.done()

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 from engine_ext import SamplingParams
-from server.http.errors import ApiError
-from server.schemas.completion import parse_completion
 from tests.support.scripted.asgi_client import AsgiRequest, post
 from tests.support.scripted.fake_engine import BOS, N_VOCAB, FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.http.errors import ApiError
+from unpaced.schemas.completion import parse_completion
 
 MAX = 2**31 - 1
 # field: (accepted values, refused values)

@@ -12,12 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine_ext import FinishReason, FrameField, TokenFrames
-from server.completion.text_stream import TextStream
-from server.metrics.histogram import Histogram
-from server.metrics.metrics import Metrics
 from tests.support.scripted.asgi_client import AsgiRequest, get, post, turns
 from tests.support.scripted.fake_engine import EOS, FakeEngine, FakeSequence
 from tests.support.scripted.server_app import make_app
+from unpaced.completion.text_stream import TextStream
+from unpaced.metrics.histogram import Histogram
+from unpaced.metrics.metrics import Metrics
 
 _PIECES = [bytes([i]) for i in range(256)] + [b"", "é€".encode(), b"two\nlines", b'"\\\x7f']
 _PARTS: list[bytes | int] = [b"<", FrameField.TEXT, b",", FrameField.TOKEN, b";", FrameField.NUMBER]
@@ -185,12 +185,12 @@ async def test_each_token_is_written_at_once_and_alone() -> None:
 
 
 def calls_of(run: Callable[[], None]) -> list[str]:
-    """The Python functions of engine and server that `run` has called, in order."""
+    """The Python functions of the engine and the server that `run` has called, in order."""
     calls = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
         name: str = frame.f_globals.get("__name__", "")
-        if event == "call" and name.startswith(("server.", "engine_ext.")):
+        if event == "call" and name.startswith(("unpaced.", "engine_ext.")):
             calls.append(frame.f_code.co_qualname)
 
     sys.setprofile(note)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from server.completion.logprobs import token_probs, whole_text
 from tests.support.scripted.fake_engine import FakeEvent
+from unpaced.completion.logprobs import token_probs, whole_text
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from engine_ext import FinishReason
-from server.completion.admission import Admission, Ticket
-from server.routes.slots import is_file_name
-from server.settings import Settings
-from server.settings.host_memory import available_bytes
 from tests.support.scripted.asgi_client import get, post, turns
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.completion.admission import Admission, Ticket
+from unpaced.routes.slots import is_file_name
+from unpaced.settings import Settings
+from unpaced.settings.host_memory import available_bytes
 
 pytestmark = pytest.mark.anyio
 
@@ -243,7 +243,7 @@ def test_memory_is_what_host_and_groups_leave(tmp_path: Path) -> None:
 def test_the_prompt_cache_stays_within_half_of_the_free_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("server.settings.slots.available_bytes", lambda: 100 << 20)
+    monkeypatch.setattr("unpaced.settings.slots.available_bytes", lambda: 100 << 20)
     assert Settings().cache_bytes_max == 50 << 20
     assert Settings(cache_ram=-1).cache_bytes_max == 50 << 20
     assert Settings(cache_ram=20).cache_bytes_max == 20 << 20

@@ -12,11 +12,11 @@ import pytest
 from starlette.applications import Starlette
 
 from engine_ext import FinishReason
-from server.description.operations import OPERATIONS
-from server.routes import chat, completions, infill, messages, responses
 from tests.support.scripted.asgi_client import AsgiRequest, post, turns
 from tests.support.scripted.fake_engine import FakeEngine, FakeSequence
 from tests.support.scripted.server_app import make_app
+from unpaced.description.operations import OPERATIONS
+from unpaced.routes import chat, completions, infill, messages, responses
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from server.completion.text_stream import TextStream
+from unpaced.completion.text_stream import TextStream
 
 # Few symbols, so that stops occur, overlap and are cut; bytes of "é", "€", "😀" and stray ones.
 _ATOMS = st.sampled_from(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from server.completion.timings import Timings
+from unpaced.completion.timings import Timings
 
 
 @pytest.mark.parametrize(

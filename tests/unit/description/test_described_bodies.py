@@ -8,12 +8,12 @@ from typing import Any, Final
 import pytest
 from starlette.applications import Starlette
 
-from server.schemas.completion import CompletionBody
 from tests.fuzz.good_bodies import GOOD_BODIES, kind_of
 from tests.support.openapi import Description
 from tests.support.scripted.asgi_client import get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.schemas.completion import CompletionBody
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +129,7 @@ async def test_what_is_read_is_described(
         return seen[-1]
 
     # The body's only reader; what it made is looked at by the handlers alone.
-    monkeypatch.setattr("server.http.body.decode_json", lambda *_: watch(REQUIRED[kind_of(path)]))
+    monkeypatch.setattr("unpaced.http.body.decode_json", lambda *_: watch(REQUIRED[kind_of(path)]))
     await status_of(app, path, {})
     assert seen
     assert seen[0].asked <= set(schema["properties"]) | {"n_cmpl", "prompt"}

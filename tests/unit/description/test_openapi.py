@@ -9,11 +9,11 @@ from jsonschema import Draft202012Validator
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from server.http.gate import Gate, Phase
 from tests.support.openapi import Description
 from tests.support.scripted.asgi_client import AsgiRequest, get
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.http.gate import Gate, Phase
 
 pytestmark = pytest.mark.anyio
 KEY = {b"authorization": b"Bearer secret"}

@@ -19,7 +19,7 @@ FOREIGN = {"unpaced_decode_loop_info"}
 @cache
 def words_of_the_code() -> set[str]:
     files = [ROOT / "pyproject.toml", ROOT / "Makefile"]
-    for folder in ("csrc", "server", "engine_ext", "scripts", "tests"):
+    for folder in ("csrc", "unpaced", "engine_ext", "scripts", "tests"):
         files += [path for path in (ROOT / folder).rglob("*.*") if path.suffix in SOURCES]
     return {word for file in files for word in re.findall(r"\w+", file.read_text())}
 

@@ -121,12 +121,18 @@ def test_the_index_has_every_page() -> None:
 
 def test_a_path_that_is_gone_is_noticed() -> None:
     text = (
-        "`server/nowhere.py` and `gone_file.cpp`, `csrc/base/`, `csrc/base/wakeup.{h,cpp}` `/props`"
+        "`unpaced/nowhere.py` and `gone_file.cpp`, `csrc/base/`, "
+        "`csrc/base/wakeup.{h,cpp}` `/props`"
     )
     names = named_paths(text)
-    assert names == {"server/nowhere.py", "gone_file.cpp", "csrc/base/", "csrc/base/wakeup.{h,cpp}"}
+    assert names == {
+        "unpaced/nowhere.py",
+        "gone_file.cpp",
+        "csrc/base/",
+        "csrc/base/wakeup.{h,cpp}",
+    }
     missing = {one for name in names for one in spelled_out(name) if not is_there(one, files())}
-    assert missing == {"server/nowhere.py", "gone_file.cpp"}
+    assert missing == {"unpaced/nowhere.py", "gone_file.cpp"}
 
 
 def test_a_file_that_is_gone_from_a_diagram_is_noticed() -> None:
@@ -136,7 +142,7 @@ def test_a_file_that_is_gone_from_a_diagram_is_noticed() -> None:
 
 def test_contributing_names_every_folder() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    roots = {"csrc", "engine_ext", "server", "tests"}
+    roots = {"csrc", "engine_ext", "unpaced", "tests"}
     parts = [path.split("/") for path in files()]
     folders = {"/".join(names[:2]) for names in parts if names[0] in roots and len(names) > 2}
     assert len(folders) > 30

@@ -38,7 +38,7 @@ def test_the_answer_is_there(question: str, folder: str, answer: str) -> None:
 
 
 def test_a_file_that_has_moved_and_a_name_that_is_gone_are_noticed() -> None:
-    ((file, names),) = answered("server/http", "`body.py`: `_too_large`")
-    assert file == ROOT / "server/http/body.py" and names == {"_too_large"}
-    ((file, _),) = answered("server/http", "`server/nowhere/body.py`: `_too_large`")
+    ((file, names),) = answered("unpaced/http", "`body.py`: `_too_large`")
+    assert file == ROOT / "unpaced/http/body.py" and names == {"_too_large"}
+    ((file, _),) = answered("unpaced/http", "`unpaced/nowhere/body.py`: `_too_large`")
     assert not file.exists()

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from engine_ext import Engine, EngineConfig, EngineError, EngineState
-from server.settings.model import DEMO_MODEL
+from unpaced.settings.model import DEMO_MODEL
 
 
 def test_a_load_begun_without_a_loop_is_the_one_that_start_waits_for() -> None:

@@ -21,7 +21,7 @@ from engine_ext.base import native as loader
 from engine_ext.base.errors import EngineBuildError
 from engine_ext.base.native import load_native
 from engine_ext.llama_build.pins import LLAMA_COMMIT
-from server.cli.main import main
+from unpaced.cli.main import main
 
 
 def fake_native(**changes: Any) -> ModuleType:
@@ -94,7 +94,7 @@ def test_the_command_says_it_in_one_line(
     def fail(rest: Sequence[str]) -> int:
         raise EngineBuildError("llama-cpp-python is not installed: run `make build`")
 
-    monkeypatch.setattr("server.cli.serve.serve", fail)
+    monkeypatch.setattr("unpaced.cli.serve.serve", fail)
     assert main(arguments) == 1
     said = capsys.readouterr().err
     assert said == "unpaced: error: llama-cpp-python is not installed: run `make build`\n"

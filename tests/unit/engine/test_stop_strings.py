@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine_ext.base.native import load_native
-from server.completion.text_stream import TextStream
-from server.request.engine_stops import engine_stops
+from unpaced.completion.text_stream import TextStream
+from unpaced.request.engine_stops import engine_stops
 
 _native = load_native()
 

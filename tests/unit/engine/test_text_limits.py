@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from engine_ext import FinishReason
 from engine_ext.base.native import load_native
-from server.request.engine_stops import engine_stops
+from unpaced.request.engine_stops import engine_stops
 
 _native = load_native()
 

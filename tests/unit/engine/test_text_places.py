@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from engine_ext import GrammarPart
 from engine_ext.base.native import load_native
 from engine_ext.sequence.grammar_compiler import native_parts
-from server.grammar.engine_parts import MAX_PARTS, parts_of
-from server.grammar.gbnf import parse_gbnf
-from server.grammar.gbnf_lark import to_lark
 from tests.support.grammar.lark_masks import tokens_of
 from tests.support.grammar.random_grammar import random_gbnf
 from tests.unit.grammar.test_terminals import END, vocabulary
+from unpaced.grammar.engine_parts import MAX_PARTS, parts_of
+from unpaced.grammar.gbnf import parse_gbnf
+from unpaced.grammar.gbnf_lark import to_lark
 
 if TYPE_CHECKING:
     from engine_ext import _native

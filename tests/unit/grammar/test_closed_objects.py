@@ -8,10 +8,10 @@ from typing import Any, Final
 import jsonschema
 import pytest
 
-from server.grammar.closed_objects import close_objects
-from server.grammar.schema import SchemaError, for_llguidance
 from tests.parity.schema_parity import RECORDED, TABLE, our_verdicts, texts_of
 from tests.support.grammar.random_schema import random_schema
+from unpaced.grammar.closed_objects import close_objects
+from unpaced.grammar.schema import SchemaError, for_llguidance
 
 INT: Final = {"type": "integer"}
 ROWS: Final = json.loads(RECORDED.read_text())

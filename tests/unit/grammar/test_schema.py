@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from server.grammar.schema import MAX_NESTING, SchemaError, for_llguidance
+from unpaced.grammar.schema import MAX_NESTING, SchemaError, for_llguidance
 
 
 def prepared(schema: Any) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.grammar.gbnf import MAX_NESTING, parse_gbnf
-from server.grammar.gbnf_lark import to_lark
-from server.grammar.gbnf_tree import GbnfError
-from server.grammar.terminals import with_terminals
 from tests.support.grammar.lark_masks import Vocabulary, tokens_of
 from tests.support.grammar.random_grammar import random_gbnf
+from unpaced.grammar.gbnf import MAX_NESTING, parse_gbnf
+from unpaced.grammar.gbnf_lark import to_lark
+from unpaced.grammar.gbnf_tree import GbnfError
+from unpaced.grammar.terminals import with_terminals
 
 END = frozenset({0})
 

@@ -7,14 +7,14 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.http.api_keys import ApiKeys
-from server.http.cors import CorsPolicy
-from server.http.gate import Gate, Phase
-from server.settings import Settings, SettingsError
 from tests.support.scripted.asgi_client import AsgiRequest, get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
 from tests.support.settings import read_settings
+from unpaced.http.api_keys import ApiKeys
+from unpaced.http.cors import CorsPolicy
+from unpaced.http.gate import Gate, Phase
+from unpaced.settings import Settings, SettingsError
 
 pytestmark = pytest.mark.anyio
 

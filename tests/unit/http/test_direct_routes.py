@@ -9,10 +9,10 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.http.direct_routes import DirectRoutes
-from server.http.errors import ApiError, handle_error, invalid_field
-from server.http.routing import Routes
 from tests.support.scripted.asgi_client import AsgiRequest
+from unpaced.http.direct_routes import DirectRoutes
+from unpaced.http.errors import ApiError, handle_error, invalid_field
+from unpaced.http.routing import Routes
 
 pytestmark = pytest.mark.anyio
 

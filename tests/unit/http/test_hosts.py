@@ -2,11 +2,11 @@
 
 import pytest
 
-from server.http.hosts import HostPolicy
-from server.settings import Settings
 from tests.support.scripted.asgi_client import get
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.http.hosts import HostPolicy
+from unpaced.settings import Settings
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_ext import json_shape
-from server.http.errors import ApiError
-from server.http.json_limits import decode_json
-from server.settings import Settings
+from unpaced.http.errors import ApiError
+from unpaced.http.json_limits import decode_json
+from unpaced.settings import Settings
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False,

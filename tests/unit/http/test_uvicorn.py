@@ -17,9 +17,9 @@ from packaging.requirements import Requirement
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import Server
 
-from server.http.wire.handed_over import HandedOverProtocol
-from server.http.wire.protocol import LimitedHttpProtocol
-from server.process.uvicorn_server import UvicornServer
+from unpaced.http.wire.handed_over import HandedOverProtocol
+from unpaced.http.wire.protocol import LimitedHttpProtocol
+from unpaced.process.uvicorn_server import UvicornServer
 
 ROOT = Path(__file__).resolve().parents[3]
 REPLACED = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.metrics.histogram import Histogram
+from unpaced.metrics.histogram import Histogram
 
 
 @given(st.lists(st.floats(0, 10), max_size=50))

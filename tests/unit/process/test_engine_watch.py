@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from engine_ext import DecodeLoop, Engine, EngineState
-from server.process.engine_watch import EngineWatch
+from unpaced.process.engine_watch import EngineWatch
 
 
 def decode_loop(compiled_from: str) -> DecodeLoop:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from server.process.heap_watch import HeapWatch
+from unpaced.process.heap_watch import HeapWatch
 
 MIB = 1 << 20
 

@@ -8,11 +8,11 @@ import pytest
 import structlog
 
 from engine_ext.base.native_log import LogTarget
-from server.process.logs import configure_logs
-from server.settings import Settings
 from tests.support.scripted.asgi_client import post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.process.logs import configure_logs
+from unpaced.settings import Settings
 
 
 class Lines:

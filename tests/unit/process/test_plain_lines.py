@@ -7,7 +7,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.process.plain_lines import PlainLines
+from unpaced.process.plain_lines import PlainLines
 
 PRINTABLE = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]).filter(str.isprintable))
 VALUES = st.one_of(PRINTABLE, st.integers(), st.floats(), st.none(), st.booleans(),

@@ -11,8 +11,8 @@ import structlog
 from structlog.testing import capture_logs
 
 from engine_ext import DecodeLoop
-from server.process.start_report import LoadProgress, curl_line, tell_loop, tell_memory
-from server.settings import Settings
+from unpaced.process.start_report import LoadProgress, curl_line, tell_loop, tell_memory
+from unpaced.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 MIB = 1024 * 1024

@@ -1,7 +1,7 @@
 """The parameters in force, as responses and /props show them."""
 
 from engine_ext import SamplingParams
-from server.request.effective_params import EffectiveParams
+from unpaced.request.effective_params import EffectiveParams
 
 # Recorded from llama-server at 0c1e57098.
 GENERATION_SETTINGS_KEYS = (

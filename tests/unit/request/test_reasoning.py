@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from server.chat.reasoning_ends import reasoning_ends
-from server.chat.templates import ReasoningTags
-from server.request.reasoning import (
+from tests.support.llama_source import llama_source
+from tests.support.scripted.asgi_client import post
+from tests.support.scripted.fake_engine import FakeEngine
+from tests.support.scripted.server_app import make_app
+from unpaced.chat.reasoning_ends import reasoning_ends
+from unpaced.chat.templates import ReasoningTags
+from unpaced.request.reasoning import (
     Reasoning,
     read_chat_reasoning,
     read_reasoning,
     reasoning_budget,
 )
-from server.schemas.completion import parse_completion
-from tests.support.llama_source import llama_source
-from tests.support.scripted.asgi_client import post
-from tests.support.scripted.fake_engine import FakeEngine
-from tests.support.scripted.server_app import make_app
+from unpaced.schemas.completion import parse_completion
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from engine_ext import Engine
-from server.request.visible_tokens import VisibleTokens
 from tests.support.scripted.fake_engine import BOS, EOS, FakeEngine
+from unpaced.request.visible_tokens import VisibleTokens
 
 pytestmark = pytest.mark.anyio
 

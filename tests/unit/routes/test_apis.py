@@ -6,13 +6,13 @@ from typing import Any
 import orjson
 import pytest
 
-import server.chat.compiled_chat
+import unpaced.chat.compiled_chat
 from engine_ext import FinishReason
-from server.chat.answer.delta import ChatDelta, ToolCallDelta
-from server.http.gate import Phase
 from tests.support.scripted.asgi_client import AsgiRequest, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.chat.answer.delta import ChatDelta, ToolCallDelta
+from unpaced.http.gate import Phase
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ class ScriptedParser:
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(
-        server.chat.compiled_chat.CompiledChat, "new_parser", lambda _: ScriptedParser()
+        unpaced.chat.compiled_chat.CompiledChat, "new_parser", lambda _: ScriptedParser()
     )
     yield
 

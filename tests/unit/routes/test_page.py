@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from server.settings import Settings
 from tests.support.scripted.asgi_client import get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.settings import Settings
 
 pytestmark = pytest.mark.anyio
 

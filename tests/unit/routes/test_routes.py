@@ -8,10 +8,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine_ext import EngineError
-from server.http.gate import Phase
 from tests.support.scripted.asgi_client import AsgiRequest, get, post
 from tests.support.scripted.fake_engine import BOS, N_VOCAB, FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.http.gate import Phase
 
 pytestmark = pytest.mark.anyio
 

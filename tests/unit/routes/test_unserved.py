@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from server.cli.flags import read_command_line
-from server.routes.vertex import VertexAi
 from tests.support.scripted.asgi_client import AsgiRequest, get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.cli.flags import read_command_line
+from unpaced.routes.vertex import VertexAi
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ import pytest
 
 from engine_ext import SamplingParams
 from engine_ext.base.native import load_native
-from server.request.effective_params import EffectiveParams
-from server.schemas.sampling import SamplingFields
-from server.settings import Settings
+from unpaced.request.effective_params import EffectiveParams
+from unpaced.schemas.sampling import SamplingFields
+from unpaced.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 TYPES = ROOT / "engine_ext" / "_native.pyi"

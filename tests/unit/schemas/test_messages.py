@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from server.http.errors import ApiError
-from server.schemas.messages import chat_body_of_messages
+from unpaced.http.errors import ApiError
+from unpaced.schemas.messages import chat_body_of_messages
 
 HI: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
 

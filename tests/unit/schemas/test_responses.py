@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from server.http.errors import ApiError
-from server.schemas.responses import chat_body_of_responses
+from unpaced.http.errors import ApiError
+from unpaced.schemas.responses import chat_body_of_responses
 
 
 def chat(given: Any = "Hi", **body: Any) -> dict[str, Any]:

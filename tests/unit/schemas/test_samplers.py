@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from server.settings import Settings
-from server.settings.model_defaults import with_model_defaults
-from server.values.samplers import known_and_unknown
 from tests.support.llama_source import source_text
 from tests.support.scripted.asgi_client import post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.settings import Settings
+from unpaced.settings.model_defaults import with_model_defaults
+from unpaced.values.samplers import known_and_unknown
 
 
 def llama_names() -> set[str]:

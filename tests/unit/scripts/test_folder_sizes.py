@@ -15,7 +15,7 @@ def check(root: Path) -> tuple[int, str]:
 
 
 def test_the_21st_file_is_one_too_many(tmp_path: Path) -> None:
-    folder = tmp_path / "server" / "http"
+    folder = tmp_path / "unpaced" / "http"
     folder.mkdir(parents=True)
     for i in range(20):
         (folder / f"file_{i}.py").write_text("x = 1\n" * (i + 1))
@@ -23,16 +23,16 @@ def test_the_21st_file_is_one_too_many(tmp_path: Path) -> None:
         (folder / name).write_text("")
     assert check(tmp_path) == (
         0,
-        "server: 20 files, of 10 lines in the median; server/http/file_19.py has 20\n",
+        "unpaced: 20 files, of 10 lines in the median; unpaced/http/file_19.py has 20\n",
     )
     (folder / "one_more.pyi").write_text("")
     code, text = check(tmp_path)
     assert code == 1
-    assert "server/http/ has 21 files, more than 20" in text
+    assert "unpaced/http/ has 21 files, more than 20" in text
 
 
 def test_a_file_of_too_many_lines_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "server" / "long.py"
+    file = tmp_path / "unpaced" / "long.py"
     file.parent.mkdir()
     for name in ("short.py", "shorter.py"):
         file.with_name(name).write_text("x = 1\n")
@@ -41,11 +41,11 @@ def test_a_file_of_too_many_lines_is_named(tmp_path: Path) -> None:
     file.write_text("x = 1\n" * 301)
     code, text = check(tmp_path)
     assert code == 1
-    assert "server/long.py has 301 lines, more than 300: it needs a second file\n" in text
+    assert "unpaced/long.py has 301 lines, more than 300: it needs a second file\n" in text
 
 
 def test_a_median_of_too_many_lines_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "server"
+    folder = tmp_path / "unpaced"
     folder.mkdir()
     for i in range(5):
         (folder / f"file_{i}.py").write_text("x = 1\n" * 101)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from server.cli.flags import claimed_flags, read_command_line, serve_parser
-from server.cli.llama_flags.judge import llama_flags
-from server.settings import Settings, SettingsError
-from server.settings.options.escapes import read_escapes
-from server.settings.options.option import option_of
 from tests.support.settings import read_settings
+from unpaced.cli.flags import claimed_flags, read_command_line, serve_parser
+from unpaced.cli.llama_flags.judge import llama_flags
+from unpaced.settings import Settings, SettingsError
+from unpaced.settings.options.escapes import read_escapes
+from unpaced.settings.options.option import option_of
 
 SUPPORT = Path(__file__).parents[2] / "support"
 

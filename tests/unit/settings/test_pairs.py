@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from server.settings.options.pairs import parse_bias
+from unpaced.settings.options.pairs import parse_bias
 
 
 def test_biases_of_the_command_line() -> None:

@@ -10,11 +10,11 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from engine_ext import EngineConfig
-from server.cli.flags import serve_parser
-from server.cli.print_config import print_config
-from server.settings import Settings, SettingsError
-from server.settings.options.option import is_switch, option_of
 from tests.support.settings import read_settings
+from unpaced.cli.flags import serve_parser
+from unpaced.cli.print_config import print_config
+from unpaced.settings import Settings, SettingsError
+from unpaced.settings.options.option import is_switch, option_of
 
 _VALUES = ("1", "2", "0.5", "x", "on", "0", "-1", "a.b=CPU", "5+1", "0-1", "1,2", "tests")
 _PAIRS = (
@@ -69,7 +69,7 @@ def arguments_of(name: str, info: FieldInfo) -> list[list[str]]:
 def one_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     """Making it takes longer than all that is done with it here."""
     parser = serve_parser()
-    monkeypatch.setattr("server.cli.flags.serve_parser", lambda: parser)
+    monkeypatch.setattr("unpaced.cli.flags.serve_parser", lambda: parser)
 
 
 def test_any_setting_alone_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from server.cli.flags import serve_parser
-from server.settings import Settings, SettingsError
-from server.settings.model import DEMO_MODEL
-from server.settings.options.option import option_of
 from tests.support.settings import read_settings
+from unpaced.cli.flags import serve_parser
+from unpaced.settings import Settings, SettingsError
+from unpaced.settings.model import DEMO_MODEL
+from unpaced.settings.options.option import option_of
 
 
 @pytest.fixture(autouse=True)

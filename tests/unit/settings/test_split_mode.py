@@ -2,8 +2,8 @@
 
 import pytest
 
-from server.cli.flags import read_command_line
 from tests.support.settings import read_settings
+from unpaced.cli.flags import read_command_line
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from engine_ext import read_build_info
-from server.cli.main import main
 from tests.support.scripted.asgi_client import get
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from unpaced.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

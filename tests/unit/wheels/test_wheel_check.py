@@ -25,8 +25,8 @@ def files() -> dict[str, bytes]:
         "engine_ext/lib/nanobind-LICENSE",
         "engine_ext/lib/unpaced_build.json",
         "engine_ext/models/demo.gguf",
-        "server/__main__.py",
-        "server/page/index.html",
+        "unpaced/__main__.py",
+        "unpaced/page/index.html",
         "unpaced-1.dist-info/licenses/LICENSE",
     )
     return {
@@ -79,7 +79,7 @@ def test_what_it_lacks_is_named(
         "engine_ext/models/training/verify.py",
         "engine_ext/models/train_demo.py",
         "engine_ext/build_llama.py",
-        "server/__pycache__/x.pyc",
+        "unpaced/__pycache__/x.pyc",
         "engine_ext/lib/libllama.a",
         "include/llama.h",
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.writers.echo import cut_text
+from unpaced.writers.echo import cut_text
 
 BOS, SPACE_A, A, B, MARK, E1, E2 = range(7)
 SPECIAL = [b"<s>", b" a", b"a", b"b", b"<m>", b"\xc3", b"\xa9"]

@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from server.http.wire import acceptor
-from server.http.wire.acceptor import ACCEPTING_S, Acceptor, count_places
-from server.http.wire.pace import N_MAX
+from unpaced.http.wire import acceptor
+from unpaced.http.wire.acceptor import ACCEPTING_S, Acceptor, count_places
+from unpaced.http.wire.pace import N_MAX
 
 
 class Greeter(asyncio.Protocol):

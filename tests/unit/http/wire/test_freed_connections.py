@@ -15,9 +15,9 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from server.http.wire.acceptor import Acceptor
-from server.http.wire.connection import connection_of
-from server.http.wire.handed_over import HandedOverProtocol
+from unpaced.http.wire.acceptor import Acceptor
+from unpaced.http.wire.connection import connection_of
+from unpaced.http.wire.handed_over import HandedOverProtocol
 
 ASKED = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 LEFT_UNFINISHED = ASKED.replace(b"Content-Length: 2", b"Content-Length: 3")

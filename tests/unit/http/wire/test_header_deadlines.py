@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from server.http.wire.header_deadlines import HeaderDeadlines
+from unpaced.http.wire.header_deadlines import HeaderDeadlines
 
 pytestmark = pytest.mark.anyio
 

@@ -1,6 +1,6 @@
 """Long turns of the event loop begin fewer connections, short ones more again."""
 
-from server.http.wire.pace import N_MAX, N_MIN, TURN_S, Pace
+from unpaced.http.wire.pace import N_MAX, N_MIN, TURN_S, Pace
 
 
 class Clock:

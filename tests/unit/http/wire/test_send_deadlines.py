@@ -3,8 +3,8 @@
 import asyncio
 from typing import cast
 
-from server.http.wire.send_deadlines import SendDeadlines
 from tests.unit.http.wire.test_header_deadlines import Clock
+from unpaced.http.wire.send_deadlines import SendDeadlines
 
 
 class Sender:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from server.http.wire.waiting_room import WaitingRoom
+from unpaced.http.wire.waiting_room import WaitingRoom
 
 Arrive = Callable[[bytes], tuple[socket.socket, socket.socket]]
 

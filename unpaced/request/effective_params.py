@@ -1,0 +1,130 @@
+"""`generation_settings` of a response and the defaults in /props: llama-server's keys and order.
+
+Source: llama.cpp 0c1e57098, tools/server/server-task.cpp (task_params::to_json).
+"""
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine_ext import RANDOM_SEED, SamplingParams
+from unpaced.grammar.spec import GrammarSpec, trigger_json
+from unpaced.schemas.lora import Scales, scales_to_json
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveParams:
+    """What a request asked for, its defaults filled in."""
+
+    sampling: SamplingParams
+    n_predict: int = -1
+    stop: tuple[str, ...] = ()
+    n_keep: int = 0
+    n_discard: int = 0
+    stream: bool = False
+    n_probs: int = 0
+    timings_per_token: bool = False
+    post_sampling_probs: bool = False
+    backend_sampling: bool = False
+    grammar: GrammarSpec | None = None
+    preserved_tokens: tuple[int, ...] = ()
+    reasoning_format: str = "none"
+    generation_prompt: str = ""
+    lora: Scales = ()
+
+    def of_child(self, child: int) -> "EffectiveParams":
+        """For choice number `child` of a prompt: seeds follow one another, as in llama-server."""
+        seed = self.sampling.seed
+        if child == 0 or seed == RANDOM_SEED:
+            return self
+        sampling = replace(self.sampling, seed=(seed + child) & RANDOM_SEED)
+        return replace(self, sampling=sampling)
+
+    def to_json(self, eog_tokens: Sequence[int] = ()) -> dict[str, Any]:
+        """What a response tells. `eog_tokens` are shown as banned where `ignore_eos` is on."""
+        body = self.to_defaults_json()
+        late = {name: body.pop(name) for name in tuple(body)[tuple(body).index("mirostat") :]}
+        body["dry_sequence_breakers"] = list(self.sampling.dry_sequence_breakers)
+        for name, value in late.items():
+            if name == "max_tokens":
+                body["stop"] = list(self.stop)
+            if name == "n_probs":
+                body["logit_bias"] = self._biases(eog_tokens)
+            if name == "chat_format":
+                body |= self._grammar()
+            body[name] = value
+        return body
+
+    def to_defaults_json(self) -> dict[str, Any]:
+        """What /props tells: no stop strings, biases, grammar and DRY breakers."""
+        s = self.sampling
+        return {
+            "seed": s.seed,
+            "temperature": _f32(s.temperature),
+            "dynatemp_range": _f32(s.dynatemp_range),
+            "dynatemp_exponent": _f32(s.dynatemp_exponent),
+            "top_k": s.top_k,
+            "top_p": _f32(s.top_p),
+            "min_p": _f32(s.min_p),
+            "top_n_sigma": _f32(s.top_n_sigma),
+            "xtc_probability": _f32(s.xtc_probability),
+            "xtc_threshold": _f32(s.xtc_threshold),
+            "typical_p": _f32(s.typical_p),
+            "repeat_last_n": s.repeat_last_n,
+            "repeat_penalty": _f32(s.repeat_penalty),
+            "presence_penalty": _f32(s.presence_penalty),
+            "frequency_penalty": _f32(s.frequency_penalty),
+            "dry_multiplier": _f32(s.dry_multiplier),
+            "dry_base": _f32(s.dry_base),
+            "dry_allowed_length": s.dry_allowed_length,
+            "dry_penalty_last_n": s.dry_penalty_last_n,
+            "mirostat": s.mirostat,
+            "mirostat_tau": _f32(s.mirostat_tau),
+            "mirostat_eta": _f32(s.mirostat_eta),
+            "adaptive_target": _f32(s.adaptive_target),
+            "adaptive_decay": _f32(s.adaptive_decay),
+            "max_tokens": self.n_predict,
+            "n_predict": self.n_predict,
+            "n_keep": self.n_keep,
+            "n_discard": self.n_discard,
+            "ignore_eos": s.ignore_eos,
+            "stream": self.stream,
+            "n_probs": self.n_probs,
+            "min_keep": s.min_keep,
+            "chat_format": "Content-only",
+            "reasoning_format": self.reasoning_format,
+            "reasoning_in_content": self.stream and self.reasoning_format == "deepseek-legacy",
+            "generation_prompt": self.generation_prompt,
+            "samplers": list(s.samplers),
+            "speculative.types": "none",
+            "timings_per_token": self.timings_per_token,
+            "post_sampling_probs": self.post_sampling_probs,
+            "backend_sampling": self.backend_sampling,
+            "lora": scales_to_json(self.lora),
+        }
+
+    def _grammar(self) -> dict[str, Any]:
+        spec = self.grammar
+        triggers = () if spec is None else spec.triggers
+        return {
+            "grammar": "" if spec is None else spec.shown,
+            "grammar_lazy": bool(triggers),
+            "grammar_triggers": [trigger_json(trigger) for trigger in triggers],
+            "preserved_tokens": list(self.preserved_tokens),
+        }
+
+    def _biases(self, eog_tokens: Sequence[int]) -> list[dict[str, Any]]:
+        biases = list(self.sampling.logit_bias)
+        if self.sampling.ignore_eos:
+            biases += [(token, -math.inf) for token in eog_tokens]
+        return [
+            {"bias": _f32(bias) if math.isfinite(bias) else None, "token": token}
+            for token, bias in biases
+        ]
+
+
+def _f32(value: float) -> float:
+    """The 32-bit float that the engine uses, as llama-server prints it."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])

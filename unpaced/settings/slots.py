@@ -1,0 +1,153 @@
+"""How many requests run at once, and what becomes of their KV cells."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field, field_validator
+
+from unpaced.settings.host_memory import available_bytes
+from unpaced.settings.options.option import Option
+from unpaced.settings.options.option_group import OptionGroup
+
+_AUTO_SLOTS = 4
+_MIB = 1 << 20
+
+
+class SlotSettings(OptionGroup):
+    """How many requests run at once, and what becomes of their KV cells."""
+
+    group: ClassVar[str] = "Slots and prompt cache"
+
+    parallel: Annotated[
+        int,
+        Field(ge=-1, le=256),
+        Option(
+            ("-np", "--parallel"),
+            "slots: requests that decode together; -1: 4 that share the context (--kv-unified)",
+            env="N_PARALLEL",
+            metavar="N",
+        ),
+    ] = -1
+    kv_unified: Annotated[
+        bool,
+        Option(
+            ("-kvu", "--kv-unified"),
+            "one KV buffer for all slots: each may use the whole context; else each has its part, "
+            "a multiple of 256 (on where the number of slots is auto)",
+            env="KV_UNIFIED",
+            off_flags=("-no-kvu", "--no-kv-unified"),
+        ),
+    ] = False
+    cache_prompt: Annotated[
+        bool,
+        Option(
+            ("--cache-prompt",),
+            "reuse the prefix a slot still holds",
+            env="CACHE_PROMPT",
+            off_flags=("--no-cache-prompt",),
+        ),
+    ] = True
+    cache_reuse: Annotated[
+        int,
+        Field(ge=0),
+        Option(
+            ("--cache-reuse",),
+            "also reuse chunks of at least N tokens that moved, by shifting the KV; 0: never",
+            env="CACHE_REUSE",
+            metavar="N",
+        ),
+    ] = 0
+    cache_ram: Annotated[
+        int,
+        Field(ge=-1),
+        Option(
+            ("-cram", "--cache-ram"),
+            "MiB of host memory for prompts whose slot was taken over; at most half of what is "
+            "free at start; -1: that half; 0: none",
+            env="CACHE_RAM",
+            metavar="N",
+        ),
+    ] = 8192
+    cache_idle_slots: Annotated[
+        bool,
+        Option(
+            ("--cache-idle-slots",),
+            "move idle slots there when a request begins in another one; needs --cache-ram",
+            env="CACHE_IDLE_SLOTS",
+            off_flags=("--no-cache-idle-slots",),
+        ),
+    ] = True
+    slot_prompt_similarity: Annotated[
+        float,
+        Field(ge=0.0, le=1.0),
+        Option(
+            ("-sps", "--slot-prompt-similarity"),
+            "prefer a slot that holds more than this fraction of the prompt; 0: the longest unused",
+            metavar="X",
+        ),
+    ] = 0.1
+    context_shift: Annotated[
+        bool,
+        Option(
+            ("--context-shift",),
+            "a full slot drops old tokens and goes on, instead of ending the request",
+            env="CONTEXT_SHIFT",
+            off_flags=("--no-context-shift",),
+        ),
+    ] = False
+    keep: Annotated[
+        int,
+        Field(ge=-1),
+        Option(
+            ("--keep",),
+            "tokens of the prompt's beginning that a context shift keeps; -1: all of it",
+            metavar="N",
+        ),
+    ] = 0
+    slots: Annotated[
+        bool,
+        Option(
+            ("--slots",),
+            "serve GET /slots",
+            env="ENDPOINT_SLOTS",
+            off_flags=("--no-slots",),
+        ),
+    ] = True
+    slot_save_path: Annotated[
+        Path | None,
+        Option(
+            ("--slot-save-path",),
+            "folder for POST /slots/N?action=save and restore; without it they are off",
+            metavar="FOLDER",
+        ),
+    ] = None
+
+    @field_validator("parallel")
+    @classmethod
+    def _check_parallel(cls, n: int) -> int:
+        if n == 0:
+            raise ValueError("must be -1 or at least 1")
+        return n
+
+    @field_validator("slot_save_path")
+    @classmethod
+    def _check_folder(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_dir():
+            raise ValueError("is not a folder")
+        return path
+
+    @property
+    def n_slots(self) -> int:
+        """Requests that decode together."""
+        return _AUTO_SLOTS if self.parallel < 0 else self.parallel
+
+    @property
+    def shares_cells(self) -> bool:
+        """Whether every slot may use the whole context."""
+        return self.kv_unified or (self.parallel < 0 and "kv_unified" not in self.model_fields_set)
+
+    @property
+    def cache_bytes_max(self) -> int:
+        """Host memory for prompts: what was asked for, within half of what is free now."""
+        free = available_bytes() // 2
+        return free if self.cache_ram < 0 else min(free, self.cache_ram * _MIB)
