@@ -51,4 +51,4 @@ def test_a_median_of_too_many_lines_is_named(tmp_path: Path) -> None:
         (folder / f"file_{i}.py").write_text("x = 1\n" * 101)
     code, text = check(tmp_path)
     assert code == 1
-    assert "server: a median above 100 lines: long files need a second one\n" in text
+    assert "unpaced: a median above 100 lines: long files need a second one\n" in text
