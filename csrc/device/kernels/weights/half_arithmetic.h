@@ -27,7 +27,13 @@ inline std::uint32_t nearest_half(long double value) {
 UNPACED_BOTH std::uint32_t two_halves(float low, float high) {
 #if defined(__CUDA_ARCH__)
   std::uint32_t both;
+#if __CUDA_ARCH__ >= 800
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+#else  // one by one
+  asm("{ .reg .f16 a, b; cvt.rn.f16.f32 a, %1; cvt.rn.f16.f32 b, %2; mov.b32 %0, {a, b}; }"
+      : "=r"(both)
+      : "f"(low), "f"(high));
+#endif
   return both;
 #else
   return nearest_half(low) | nearest_half(high) << 16;
