@@ -1,5 +1,6 @@
 #include "device/phases/timed_graph.h"
 
+#include "decode/engine_lost.h"
 #include "device/state/cuda_memory.h"
 #include "device/state/stream_wait.h"
 
@@ -44,7 +45,13 @@ double TimedGraph::seconds(std::chrono::microseconds limit) {
   cuda_check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
   cuda_check(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch");
   cuda_check(cudaEventRecord(end_, stream_), "cudaEventRecord");
-  await_stream(stream_, limit);
+  try {
+    await_stream(stream_, limit);
+  } catch (const EngineLost&) {
+    executable_ = nullptr;  // to destroy what a GPU is in the midst of could wait for it
+    begin_ = end_ = nullptr;
+    throw;
+  }
   float milliseconds = 0;
   cuda_check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
   return milliseconds / 1e3;
