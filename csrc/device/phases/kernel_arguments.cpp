@@ -153,7 +153,7 @@ std::string why_no_arguments(std::span<const ProductPart> parts) {
     if (!format_of(part.weights->type)) {
       return std::string("weights are ") + ggml_type_name(part.weights->type);
     }
-    // Sums in F16, as ggml's kernel has them unless it is told.
+    // Sums in F16, as ggml's kernel has them unless it is told (gate and up: float_weights.h).
     if (part.weights->type == GGML_TYPE_F16 &&
         parameter<std::int32_t>(part.product, 0) != GGML_PREC_DEFAULT) {
       return "sums in F32 are asked for";

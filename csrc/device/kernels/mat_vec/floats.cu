@@ -12,6 +12,11 @@ void launch_f16(const Build& /*build*/, const Plan& plan, const Card& card, cuda
   launch_floats<F16>(plan, card, stream);
 }
 
+void launch_f16_of_glu(const Build& /*build*/, const Plan& plan, const Card& card,
+                       cudaStream_t stream) {
+  launch_floats<F16OfGlu>(plan, card, stream);
+}
+
 void launch_bf16(const Build& /*build*/, const Plan& plan, const Card& card, cudaStream_t stream) {
   launch_floats<Bf16>(plan, card, stream);
 }

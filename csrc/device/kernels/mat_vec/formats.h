@@ -25,6 +25,7 @@ void launch_iq4_xs(const Build& build, const Plan& plan, const Card& card, CUstr
 void launch_mxfp4(const Build& build, const Plan& plan, const Card& card, CUstream_st* stream);
 void launch_f32(const Build& build, const Plan& plan, const Card& card, CUstream_st* stream);
 void launch_f16(const Build& build, const Plan& plan, const Card& card, CUstream_st* stream);
+void launch_f16_of_glu(const Build& build, const Plan& plan, const Card& card, CUstream_st* stream);
 void launch_bf16(const Build& build, const Plan& plan, const Card& card, CUstream_st* stream);
 
 // Q and K beside a V of more bits.

@@ -40,6 +40,9 @@ constexpr std::array<Format, 11> kFormats = {{
     {WeightFormat::kBf16, mat_vec::facts_of<mat_vec::Bf16>(), mat_vec::launch_bf16},
 }};
 
+constexpr Format kF16OfGlu = {WeightFormat::kF16, mat_vec::facts_of<mat_vec::F16OfGlu>(),
+                              mat_vec::launch_f16_of_glu};
+
 struct FormatPair {
   WeightFormat first;
   WeightFormat second;
@@ -55,12 +58,20 @@ constexpr std::array<FormatPair, 3> kPairs = {{
 // What the kernels of quantised weights are built for so far: ggml's warps for one column.
 constexpr std::int32_t kWarps = 4;
 
+// ggml's block of threads computes so many rows where they are short, and stores those behind an
+// expert's last one too: they are the next expert's first ones, or lie behind the result (mmvq.cu:
+// mul_mat_vec_q compares a row with stride_col_dst, which is all experts' rows). Which value stays
+// there is chance. No known model has such experts.
+constexpr std::int32_t kExpertRows = kWarps;
+
 bool is_quantised(const Format& format) {
   return format.name != WeightFormat::kF32 && format.name != WeightFormat::kF16 &&
          format.name != WeightFormat::kBf16;
 }
 
-const Format* find_format(WeightFormat name) {
+// How weights are summed can depend on what becomes of the sums.
+const Format* find_format(WeightFormat name, MatVecEnd end) {
+  if (name == WeightFormat::kF16 && end == MatVecEnd::kGlu) return &kF16OfGlu;
   const auto* found = std::ranges::find(kFormats, name, &Format::name);
   return found == kFormats.end() ? nullptr : found;
 }
@@ -95,6 +106,8 @@ std::string why_no_end(const MatVec& mat_vec) {
   if (mat_vec.experts != nullptr && mat_vec.n_columns != 1) return "experts have one column";
   if (mat_vec.experts != nullptr && mat_vec.n_matrices != (paired ? 2 : 1))
     return "experts have one product";
+  if (mat_vec.experts != nullptr && gate.n_rows % kExpertRows != 0)
+    return "its experts' rows do not come in fours";
   return "";
 }
 
@@ -146,12 +159,12 @@ Parts parts_of(const MatVec& mat_vec) {
   Parts parts;
   const auto add = [&](WeightFormat format) {
     parts.each.push_back(part_of(mat_vec, format));
-    parts.formats.push_back(find_format(format));
+    parts.formats.push_back(find_format(format, mat_vec.end));
   };
   const WeightFormat one = mat_vec.matrices[0].format;
   const MatVec same = part_of(mat_vec, one);
   if (same.n_matrices == mat_vec.n_matrices) {
-    if (find_format(one) != nullptr) add(one);
+    if (find_format(one, mat_vec.end) != nullptr) add(one);
     return parts;
   }
   for (const FormatPair& pair : kPairs) {

@@ -53,7 +53,7 @@ struct Bf16 : FloatPairs<2> {
   }
 };
 
-// Products of F16 weights are summed in F16, two sums a thread, unless the model asks for better.
+// Products of F16 weights are summed in F16, two sums a thread.
 struct F16 : FloatPairs<2> {
   struct Input {
     std::uint32_t halves;
@@ -77,6 +77,16 @@ struct F16 : FloatPairs<2> {
   UNPACED_BOTH static float finished(float sums) {
     const std::uint32_t halves = as_bits(sums);
     return sum(half_value(halves & 0xffffU), half_value(halves >> 16));
+  }
+};
+
+// Of gate and up they are summed in F32: ggml takes the precision from the result's parameters, and
+// a GLU has its kind where a product has its precision (ggml_cuda_mul_mat_vec_f; none of the kinds
+// it fuses is 0, the default).
+struct F16OfGlu : FloatPairs<2> {
+  UNPACED_BOTH static Weights load(const std::uint8_t* block, int /*part*/) {
+    const auto both = load_aligned<std::uint32_t>(block);
+    return {{half_value(both & 0xffffU), half_value(both >> 16)}};
   }
 };
 

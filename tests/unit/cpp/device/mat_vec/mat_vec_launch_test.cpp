@@ -16,6 +16,7 @@
 namespace {
 
 int n_launches = 0;
+std::string launched;  // of weights that are not quantised: what
 
 using namespace unpaced;
 using namespace unpaced::test;
@@ -130,10 +131,37 @@ TEST(what_ggml_would_sum_otherwise_is_refused) {
            std::string("no kernel of ours has these formats"));
   CHECK_EQ(why({.formats = {&q4, &q6}, .n_values = 512, .rows = {4, 4}, .end = MatVecEnd::kGlu}),
            std::string("gate and up are not two matrices of one shape"));
+  // Of such experts ggml's blocks write one another's outputs.
+  CHECK_EQ(why({.format = &q4, .n_values = 512, .rows = {6}, .n_experts = 2}),
+           std::string("its experts' rows do not come in fours"));
+  CHECK_EQ(why({.format = &q4, .n_values = 512, .rows = {8}, .n_experts = 2}), std::string());
   CHECK_EQ(why({.format = &q4, .n_values = 512, .rows = {4}, .misaligned = 4}),
            std::string("its weights are not aligned"));
   CHECK_EQ(why({.format = &q4, .n_values = 1024 * 256, .rows = {1}}),
            std::string("its input does not fit into the card's shared memory"));
+}
+
+std::string launched_for(WeightFormat format, MatVecEnd end) {
+  static std::uint8_t weights[16];
+  static float values[64];
+  MatVec made;
+  made.n_matrices = end == MatVecEnd::kGlu ? 2 : 1;
+  made.matrices.fill({.weights = weights, .format = format, .n_rows = 4, .row_bytes = 256});
+  made.n_values = 64;
+  made.end = end;
+  made.input = values;
+  CHECK_EQ(why_no_mat_vec(made, kCard), std::string());
+  launched.clear();
+  enqueue_mat_vec(made, kCard, nullptr);
+  return launched;
+}
+
+TEST(halves_are_summed_in_f32_where_gate_and_up_are_one_launch) {
+  CHECK_EQ(launched_for(WeightFormat::kF16, MatVecEnd::kPlain), std::string("F16"));
+  CHECK_EQ(launched_for(WeightFormat::kF16, MatVecEnd::kAdded), std::string("F16"));
+  CHECK_EQ(launched_for(WeightFormat::kF16, MatVecEnd::kGlu), std::string("F16 in F32"));
+  CHECK_EQ(launched_for(WeightFormat::kBf16, MatVecEnd::kGlu), std::string("BF16"));
+  CHECK_EQ(launched_for(WeightFormat::kF32, MatVecEnd::kGlu), std::string("F32"));
 }
 
 }  // namespace
@@ -164,13 +192,23 @@ void launch_iq4_xs(const Build& b, const Plan& p, const Card& /*card*/, CUstream
 void launch_mxfp4(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
   launch<Mxfp4>(b, p);
 }
-// float_mat_vec_test has these.
+// What these compute float_mat_vec_test has.
 void launch_f32(const Build& /*b*/, const Plan& /*p*/, const Card& /*card*/,
-                CUstream_st* /*stream*/) {}
+                CUstream_st* /*stream*/) {
+  launched = "F32";
+}
 void launch_f16(const Build& /*b*/, const Plan& /*p*/, const Card& /*card*/,
-                CUstream_st* /*stream*/) {}
+                CUstream_st* /*stream*/) {
+  launched = "F16";
+}
+void launch_f16_of_glu(const Build& /*b*/, const Plan& /*p*/, const Card& /*card*/,
+                       CUstream_st* /*stream*/) {
+  launched = "F16 in F32";
+}
 void launch_bf16(const Build& /*b*/, const Plan& /*p*/, const Card& /*card*/,
-                 CUstream_st* /*stream*/) {}
+                 CUstream_st* /*stream*/) {
+  launched = "BF16";
+}
 void launch_q4_k_and_q6_k(const Build& b, const PlanPair& p, const Card& /*card*/,
                           CUstream_st* /*stream*/) {
   launch_two<Q4K, Q6K>(b, p);
