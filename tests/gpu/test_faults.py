@@ -19,6 +19,7 @@ from typing import Any, Final
 import pytest
 
 from tests.bench.rig.server_process import ServerProcess, free_port, running
+from tests.gpu.random_model import write_random_model
 from tests.gpu.test_device_loop import DEMO_MODEL, has_device
 from tests.support.server import Server
 from unpaced.process.engine_watch import ENGINE_LOST
@@ -69,9 +70,9 @@ class FaultyServer(Server):
         raise TimeoutError(self.log.read_text()[-3000:])
 
 
-def faulty_command(port: int, *arguments: str) -> list[str]:
+def faulty_command(port: int, *arguments: str, model: Path = DEMO_MODEL) -> list[str]:
     command = [sys.executable, "-m", "tests.gpu.faulty_server", "serve", "--port", str(port)]
-    return [*command, "-m", str(DEMO_MODEL), "-t", "1", *arguments]
+    return [*command, "-m", str(model), "-t", "1", *arguments]
 
 
 def fault_environment(path: Path) -> dict[str, str]:
@@ -132,9 +133,12 @@ def check_end(server: FaultyServer, text: bytes, limit_s: float) -> None:
     assert "the engine is lost" in server.log.read_text()
 
 
-@pytest.mark.parametrize("loop", ["host", "ahead", "device"])
-def test_a_gpu_that_hangs_while_it_decodes(loop: str) -> None:
-    arguments = ("--context-shift", "--decode-loop", loop)
+@pytest.mark.parametrize(
+    ("loop", "kernels"),
+    [("host", "ggml"), ("ahead", "ggml"), ("device", "ggml"), ("ahead", "own"), ("device", "own")],
+)
+def test_a_gpu_that_hangs_while_it_decodes(loop: str, kernels: str) -> None:
+    arguments = ("--context-shift", "--decode-loop", loop, "--kernels", kernels)
     with (
         faulty_server(
             "-np", "1", "--stall-timeout", "3", "--stop-timeout", "2", *arguments
@@ -160,6 +164,25 @@ def test_a_gpu_that_hangs_in_the_self_test(tmp_path: Path) -> None:
         assert process.wait(30 + 3 + 2 + MARGIN_S) == ENGINE_LOST
     finally:
         process.stop()
+    assert "--decode-loop host does without the loop" in log.read_text()
+
+
+# In the comparison of bits, and in a graph that is timed.
+@pytest.mark.parametrize(("kernels", "number"), [("own", 1), ("own", 5), ("auto", 60)])
+def test_a_kernel_of_ours_that_hangs_in_its_test(kernels: str, number: int, tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    write_random_model(model, "llama")
+    port = free_port()
+    limits = ("-np", "1", "--stall-timeout", "3", "--stop-timeout", "2", "--kernels", kernels)
+    env = fault_environment(tmp_path / "faults")
+    env |= {"UNPACED_HANG_AT_KERNEL": str(number), "UNPACED_HANG_MS": str(FAULT_MS)}
+    log = tmp_path / "log"
+    process = ServerProcess(faulty_command(port, *limits, model=model), env, port, log)
+    try:
+        assert process.wait(30 + 3 + 2 + MARGIN_S) == ENGINE_LOST
+    finally:
+        process.stop()
+    assert "the GPU has given no sign of life" in log.read_text()
     assert "--decode-loop host does without the loop" in log.read_text()
 
 

@@ -24,6 +24,8 @@ void throw_silent(Clock::duration silence) {
 // An error that any kernel before caused, too.
 void check_stream(cudaStream_t stream) {
   const cudaError_t status = cudaStreamQuery(stream);
+  // "Not ready" too may stay as the last error, which the next launch that is looked at would have.
+  cudaGetLastError();
   if (status == cudaSuccess || status == cudaErrorNotReady) return;
   throw EngineLost(std::string("the decode loop on the GPU: ") + cudaGetErrorString(status));
 }

@@ -84,17 +84,38 @@ void take_cell() {
   LLAMA(llama_synchronize)(context);
 }
 
+template <class Function>
+Function* gpu_fault(const char* name) {
+  const std::string library =
+      std::string(std::getenv("UNPACED_GPU_PROGRAMS")) + "/libgpu_faults.so";
+  return reinterpret_cast<Function*>(dlsym(dlopen(library.c_str(), RTLD_NOW), name));
+}
+
 // Once, if the process was started so: the GPU hangs from the engine's first launch on, which is
 // the loop's self-test.
 void occupy_at_start() {
   static std::atomic<bool> is_done{false};
   const char* milliseconds = std::getenv("UNPACED_OCCUPY_AT_LAUNCH");
   if (milliseconds == nullptr || is_done.exchange(true)) return;
-  const std::string library =
-      std::string(std::getenv("UNPACED_GPU_PROGRAMS")) + "/libgpu_faults.so";
-  void* faults = dlopen(library.c_str(), RTLD_NOW);
-  reinterpret_cast<int (*)(unsigned)>(dlsym(faults, "gpu_occupy"))(
-      static_cast<unsigned>(std::atoi(milliseconds)));
+  gpu_fault<int(unsigned)>("gpu_occupy")(static_cast<unsigned>(std::atoi(milliseconds)));
+}
+
+// As cudaLaunchConfig_t begins.
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  std::size_t shared_bytes;
+  void* stream;
+};
+
+// If the process was started so: the kernel of this number never ends, of those that the engine
+// launches with attributes. The first ones are a step's phases, in their start-up test.
+void hang_at_kernel(void* stream) {
+  static std::atomic<int> n_launched{0};
+  const char* number = std::getenv("UNPACED_HANG_AT_KERNEL");
+  if (number == nullptr || ++n_launched != std::atoi(number)) return;
+  gpu_fault<int(void*, unsigned)>("gpu_hang")(
+      stream, static_cast<unsigned>(std::atoi(std::getenv("UNPACED_HANG_MS"))));
 }
 
 }  // namespace
@@ -132,6 +153,12 @@ extern "C" int cudaGraphLaunch(void* executable, void* stream) {
   if (is_engine(caller) && takes_cell.exchange(false)) take_cell();
   if (is_engine(caller)) occupy_at_start();
   return real<int(void*, void*)>(launch.call)(executable, stream);
+}
+
+extern "C" int cudaLaunchKernelExC(const LaunchConfig* config, const void* kernel, void** values) {
+  if (is_engine(__builtin_return_address(0))) hang_at_kernel(config->stream);
+  return real<int(const LaunchConfig*, const void*, void**)>("cudaLaunchKernelExC")(config, kernel,
+                                                                                    values);
 }
 
 extern "C" llama_context* llama_init_from_model(llama_model* model, llama_context_params params) {

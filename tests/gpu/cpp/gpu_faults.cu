@@ -23,6 +23,11 @@ __global__ void __launch_bounds__(kThreads, 2) occupy() {
   while (now_ns() < *static_cast<volatile unsigned long long*>(&end_ns)) __nanosleep(1000);
 }
 
+__global__ void hang(unsigned long long length_ns) {
+  const unsigned long long end = now_ns() + length_ns;
+  while (now_ns() < end) __nanosleep(1000);
+}
+
 __global__ void write_nowhere() { *reinterpret_cast<volatile int*>(8) = 1; }
 
 cudaStream_t urgent_stream() {
@@ -43,6 +48,12 @@ extern "C" int gpu_occupy(unsigned milliseconds) {
   const cudaStream_t stream = urgent_stream();
   set_end<<<1, 1, 0, stream>>>(milliseconds * 1000000ULL);
   occupy<<<n_multiprocessors * kBlocksEach, kThreads, 0, stream>>>();
+  return cudaGetLastError();
+}
+
+// A kernel in the stream, a cudaStream_t, that takes so long. Returns before, with a CUDA status.
+extern "C" int gpu_hang(void* stream, unsigned milliseconds) {
+  hang<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(milliseconds * 1000000ULL);
   return cudaGetLastError();
 }
 
