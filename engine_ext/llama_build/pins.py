@@ -74,6 +74,45 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         r"    _tile_loadconfig\(&tc\);\n",
         '    __asm__ volatile("ldtilecfg %0" ::"m"(tc));\n',
     ),
+    # Where sequences decode together, recurrent layers multiply by weights in three dimensions: one
+    # slice of rows for each sequence. With AMX, slices were looked for in the weights, too, and a
+    # slice's offset in bytes was taken for one in values: the second sequence ended the process.
+    # All is contiguous (supports_op asks), and the weights have two dimensions: it is one matrix.
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp",
+        r"    const int M = dst->ne\[1\];\n(    const int N = dst->ne\[0\];\n(?:.*\n){3})"
+        r"    const int64_t ne2 = dst->ne\[2\];\n    const int64_t n_batch = ne2 \* dst->ne\[3\];\n",
+        r"    const int M = ggml_nrows(dst);\n\1"
+        r"    const int64_t ne2 = 1;\n    const int64_t n_batch = 1;\n",
+    ),
+    # Weights of three dimensions (multi-head latent attention has some) are not for it: memory is
+    # taken for their first matrix alone, and no other is rearranged. Ordinary kernels take them.
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cpu/amx/amx.cpp",
+        r"        if \(!ggml_is_contiguous\(src0\) \|\| !ggml_is_contiguous\(src1\)\) \{\n",
+        "        if (!ggml_is_contiguous(src0) || !ggml_is_contiguous(src1) ||\n"
+        "            ggml_n_dims(src0) != 2) {\n",
+    ),
+    # Places in rearranged weights were counted in 32 bits: a matrix of more than 2 GiB (an output
+    # layer of 256000 tokens and 12288 values) ended the process at its end.
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp",
+        r"\(n \* KB \+ k\) \* tile_size\n",
+        "((size_t) (n) * (KB) + (k)) * (tile_size)\n",
+    ),
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp",
+        r"src0_offset \+ nb_start \* K,",
+        "src0_offset + (size_t) nb_start * K,",
+    ),
+    # 32 rows times weights of 32 columns, a single block of Q4_0, Q4_1 or Q8_0 (the time steps of a
+    # Mamba model): the product was added to whatever stood in the result's memory. The branch for
+    # fewer rows has it right.
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp",
+        r"    if \(M == 2 \* TILE_M\) \{\n",
+        "    if (M == 2 * TILE_M && KB > 1) {\n",
+    ),
     # With AVX512-FP16 the values of attention are added 128 at a time and what is left of a head
     # one by one: all of it where heads have 64. At 768 tokens the demo model decoded at 0.4 of the
     # speed that it has with AVX2. Without, AVX-512 takes 16 at a time.
