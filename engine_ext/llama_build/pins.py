@@ -74,14 +74,15 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         r"    _tile_loadconfig\(&tc\);\n",
         '    __asm__ volatile("ldtilecfg %0" ::"m"(tc));\n',
     ),
-    # Where sequences decode together, recurrent layers multiply by weights in three dimensions: one
-    # slice of rows for each sequence. With AMX, slices were looked for in the weights, too, and a
-    # slice's offset in bytes was taken for one in values: the second sequence ended the process.
-    # All is contiguous (supports_op asks), and the weights have two dimensions: it is one matrix.
+    # Recurrent layers give a product its rows in three dimensions, a slice for each sequence. AMX's
+    # kernels looked for slices in the weights, too, and took a slice's offset in bytes for one in
+    # values: a second sequence ended the process, or got another's numbers. As all is contiguous
+    # (supports_op asks) and the weights have two dimensions, the slices are one matrix.
     (
         "vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp",
         r"    const int M = dst->ne\[1\];\n(    const int N = dst->ne\[0\];\n(?:.*\n){3})"
-        r"    const int64_t ne2 = dst->ne\[2\];\n    const int64_t n_batch = ne2 \* dst->ne\[3\];\n",
+        r"    const int64_t ne2 = dst->ne\[2\];\n"
+        r"    const int64_t n_batch = ne2 \* dst->ne\[3\];\n",
         r"    const int M = ggml_nrows(dst);\n\1"
         r"    const int64_t ne2 = 1;\n    const int64_t n_batch = 1;\n",
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gguf
 
-from tests.gpu.random_layers import (
+from tests.support.llama.random_layers import (
     LATENT_HEAD,
     LATENT_RANK,
     LATENT_ROPE,

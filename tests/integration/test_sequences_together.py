@@ -14,7 +14,7 @@ import pytest
 
 from tests.gpu.random_model import write_random_model
 
-SCRIPT = Path(__file__).parents[1] / "support" / "llama_sequences.py"
+SCRIPT = Path(__file__).parents[1] / "support" / "llama" / "llama_sequences.py"
 # 0.03 was seen between kernels; a product that is wrong gives 0.5 and more.
 APART_MAX = 0.1
 

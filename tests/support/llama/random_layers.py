@@ -37,7 +37,8 @@ class Tensors:
         self._writer.add_tensor(self.block + name, blocks, raw_dtype=kind)
 
     def vector(self, name: str, n: int) -> None:
-        self.f32(name, 1.0 + self._rng.standard_normal(n, dtype=np.float32) / 8)
+        noise = self._rng.standard_normal(n, dtype=np.float32)
+        self.f32(name, np.float32(1) + noise / np.float32(8))
 
     def f32(self, name: str, values: NDArray[np.float32]) -> None:
         self._writer.add_tensor(self.block + name, values)

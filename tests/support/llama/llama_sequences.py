@@ -1,7 +1,7 @@
 """How far llama.cpp's logits lie apart with weights as in the file and rearranged for the
 processor, through llama_cpp's binding, in a process of its own: what is wrong there may end it.
 
-    python tests/support/llama_sequences.py MODEL > apart.json
+    python tests/support/llama/llama_sequences.py MODEL > apart.json
 
 Out: for each type of weights, the root of the mean square of a token's differences, in standard
 deviations of the logits: the median of a sequence's tokens in a batch, of the sequence and batch
