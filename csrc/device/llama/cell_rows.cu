@@ -24,7 +24,17 @@ __global__ void copy_row(const CellRows* rows, const std::int32_t* cells, std::b
   }
 }
 
+void load(const void* kernel) {
+  cudaFuncAttributes attributes = {};
+  cuda_check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+}
+
 }  // namespace
+
+void load_copy_kernels() {
+  load(reinterpret_cast<const void*>(copy_row<RowCopy::kPack>));
+  load(reinterpret_cast<const void*>(copy_row<RowCopy::kUnpack>));
+}
 
 void copy_rows(RowCopy direction, const CellRows* rows, std::int32_t n_tensors,
                const std::int32_t* cells, std::int32_t n, std::byte* packed, cudaStream_t stream) {

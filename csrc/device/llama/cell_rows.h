@@ -20,6 +20,10 @@ inline constexpr std::uint32_t kRowUnit = 16;
 
 enum class RowCopy : std::uint8_t { kPack, kUnpack };
 
+// Has CUDA load the kernels now. At a kernel's first launch it may wait for all that the GPU is in
+// the midst of, a whole launch of the loop.
+void load_copy_kernels();
+
 // Enqueues the copy of n cells. All pointers are the device's: n_tensors `rows`, n `cells`, and
 // `packed`, which has the rows of one tensor after the other's.
 void copy_rows(RowCopy direction, const CellRows* rows, std::int32_t n_tensors,

@@ -35,6 +35,7 @@ DeviceCellStore::DeviceCellStore(CellStore& books, LlamaBridge& bridge)
       rows_(host_rows_.size()),
       cells_(static_cast<std::size_t>(n_part_max_)),
       packed_(cell_bytes_ * static_cast<std::size_t>(n_part_max_)) {
+  load_copy_kernels();
   copy_up_now(rows_.data(), host_rows_.data(), host_rows_.size() * sizeof(CellRows));
   // Before the blocks of a step that is under way, as soon as one of those ends.
   int lowest = 0;
