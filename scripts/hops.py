@@ -48,12 +48,13 @@ class Hops:
 def name_of(code: CodeType) -> str | None:
     """`unpaced.http.body.read_json` of one of our functions; None of others'."""
     path = Path(code.co_filename)
-    if "/server/" not in code.co_filename and "/engine_ext/" not in code.co_filename:
+    if "/unpaced/" not in code.co_filename and "/engine_ext/" not in code.co_filename:
         return None
     if not path.is_relative_to(ROOT) or code.co_name.endswith(("expr>", "comp>")):
         return None
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    return f"{module}.{code.co_qualname}" if module.startswith(("server.", "engine_ext.")) else None
+    is_ours = module.startswith(("unpaced.", "engine_ext."))
+    return f"{module}.{code.co_qualname}" if is_ours else None
 
 
 @contextmanager
