@@ -1,0 +1,3 @@
+{{- define "unpaced.labels" -}}
+app.kubernetes.io/name: {{ .Release.Name }}
+{{- end }}
