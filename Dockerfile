@@ -47,7 +47,7 @@ COPY --from=builder /opt/unpaced /opt/unpaced
 # Where models are downloaded to, and what CUDA's driver compiles: a volume, or a folder of whatever user.
 RUN mkdir --mode=1777 /cache
 ENV PATH=/opt/unpaced/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
-    UNPACED_HOST=0.0.0.0 XDG_CACHE_HOME=/cache CUDA_CACHE_PATH=/cache/cuda \
+    UNPACED_HOST=0.0.0.0 UNPACED_SUPERVISE=1 XDG_CACHE_HOME=/cache CUDA_CACHE_PATH=/cache/cuda \
     NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 # By number, so that Kubernetes can check runAsNonRoot. Nothing else is written: a read-only root works.
 USER 10001:10001

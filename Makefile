@@ -39,7 +39,7 @@ endif
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help serve build dist test test-begin test-clients lint format lock clean cpp-tests FORCE
+.PHONY: help serve build dist test test-begin test-clients lint lint-python lint-cpp format lock page-libraries clean cpp-tests FORCE
 
 help:  ## This list
 	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=auto]"
@@ -58,9 +58,12 @@ dist: $(STAMPS)/venv  ## Wheels for other machines, in dist/; PYTHONS="python3.1
 	@$(PY) scripts/wheels/make_dist.py --profile "$(PROFILE)" --cuda-archs "$(CUDA_ARCHS)" --jobs $(JOBS) \
 	  $(PYTHONS:%=--python %)
 
+# Two files of tests at a time, since half of a test's time is waiting; one where a card's memory would be shared.
+TEST_PROCESSES := $(if $(wildcard /dev/nvidia0),0,2)
+
 test: test-begin lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
 	@echo "pytest"
-	@$(PY) -m pytest $(PYTEST_ARGS)
+	@$(PY) -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 	@[ -n "$(PYTEST_ARGS)" ] || sh scripts/test_time.sh end $(STAMPS)/test-time
 
 test-begin: $(STAMPS)/dev
@@ -74,18 +77,24 @@ test-clients: $(STAMPS)/dev $(STAMPS)/clients  ## openai, litellm, lm-eval, Verc
 CPP_FILES = $(sort $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc'))
 
 lint: $(STAMPS)/dev  ## Style, types, who knows whom, pages that are made: what is wrong, changing nothing
-	@echo "ruff, mypy, import-linter, dead code, clang-format, clang-tidy, includes, folders, docs/files.md, docs/flags.md"
+	@echo "ruff, mypy, import-linter, dead code, clang-format, clang-tidy, includes, folders, docs/files.md, docs/flags.md, docs/api-reference.md"
+	@$(MAKE) -j2 lint-python lint-cpp  # both by themselves: mypy has one thread
+
+lint-python:
 	@$(PY) -m ruff check --quiet --output-format concise .
 	@$(PY) -m ruff format --check --quiet . || { echo "Not formatted; make format does it:"; $(PY) -m ruff format --check .; }
 	@$(PY) -m mypy --no-error-summary --cache-dir .build/cache/mypy
 	@$(VENV)/bin/lint-imports --no-logo --cache-dir .build/cache/imports >.build/logs/imports.log || { cat .build/logs/imports.log; exit 1; }
 	@$(PY) scripts/dead_code.py
-	@$(VENV)/bin/clang-format --dry-run -Werror $(CPP_FILES)
-	@$(PY) scripts/clang_tidy.py
-	@$(PY) scripts/include_layers.py
 	@$(PY) scripts/folder_sizes.py
 	@$(PY) scripts/architecture_files.py --check
 	@$(PY) scripts/flags_page.py --check
+	@$(PY) scripts/api_page.py --check
+
+lint-cpp:
+	@$(VENV)/bin/clang-format --dry-run -Werror $(CPP_FILES)
+	@$(PY) scripts/clang_tidy.py
+	@$(PY) scripts/include_layers.py
 
 format: $(STAMPS)/dev  ## Format Python and C++ in place
 	@$(PY) -m ruff check --quiet --fix-only --select I .
@@ -95,6 +104,9 @@ format: $(STAMPS)/dev  ## Format Python and C++ in place
 lock:  ## Bring the lock files up to date with pyproject.toml
 	@test -x .build/uv/bin/uv || { $(PYTHON) -m venv .build/uv && .build/uv/bin/python -m pip install --quiet uv; }
 	@PATH="$(CURDIR)/.build/uv/bin:$$PATH" sh scripts/lock.sh
+
+page-libraries: $(STAMPS)/venv  ## Fetch the page's libraries again from npm, as scripts/page_libraries.py pins them
+	@$(PY) scripts/page_libraries.py
 
 clean:  ## Remove all that was made: .venv, .build and the tools' caches
 	rm -rf .venv .build .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -151,7 +163,8 @@ $(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/packag
 	else echo "npm is not here: its clients are left out"; fi
 	@touch $@
 
-# ctest three times: plain, ThreadSanitizer, AddressSanitizer. The build trees stay: later only what changed is compiled.
+# ctest three times: plain, ThreadSanitizer, AddressSanitizer. The build trees stay: later only what changed is compiled. Two tests
+# at a time, since most of their time is waiting.
 cpp-tests: $(STAMPS)/dev
 	@for sanitizer in plain $(SANITIZERS); do \
 	  folder=.build/cpp-$$sanitizer; \
@@ -160,5 +173,5 @@ cpp-tests: $(STAMPS)/dev
 	      -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
 	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/plain//') && \
 	    $(VENV)/bin/cmake --build $$folder"; \
-	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure; \
+	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --parallel 2; \
 	done

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from engine_ext._native import Histogram as Histogram
     from engine_ext._native import TokenEvent as TokenEvent
     from engine_ext._native import TokenFrames as TokenFrames
+    from engine_ext._native import WaitingRoom as WaitingRoom
     from engine_ext._native import give_back_heap as give_back_heap
     from engine_ext._native import json_shape as json_shape
     from engine_ext.base.build_info import BuildInfo as BuildInfo
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from engine_ext.loading.devices import Device as Device
     from engine_ext.loading.devices import cpu_library as cpu_library
     from engine_ext.loading.devices import list_devices as list_devices
+    from engine_ext.loading.gguf_header import GgufHeader as GgufHeader
+    from engine_ext.loading.gguf_header import model_parts as model_parts
+    from engine_ext.loading.gguf_header import read_gguf_header as read_gguf_header
     from engine_ext.loading.memory_plan import MemoryPlan as MemoryPlan
     from engine_ext.loading.memory_plan import MemoryUse as MemoryUse
     from engine_ext.loading.memory_plan import plan_memory as plan_memory
@@ -88,6 +92,7 @@ _HOMES = {
     "FinishReason": "sequence.events",
     "FrameField": "sequence.token_frames",
     "FrameTemplate": "sequence.token_frames",
+    "GgufHeader": "loading.gguf_header",
     "Grammar": "sequence.grammar",
     "GrammarError": "base.errors",
     "GrammarKind": "sequence.grammar",
@@ -120,6 +125,7 @@ _HOMES = {
     "TokenEvent": "_native",
     "TokenFrames": "_native",
     "TokenStream": "sequence.token_stream",
+    "WaitingRoom": "_native",
     "builtin_templates": "engine.builtin_template",
     "check_model_file": "loading.model_file",
     "cpu_library": "loading.devices",
@@ -128,8 +134,10 @@ _HOMES = {
     "give_back_heap": "_native",
     "json_shape": "_native",
     "list_devices": "loading.devices",
+    "model_parts": "loading.gguf_header",
     "plan_memory": "loading.memory_plan",
     "read_build_info": "base.build_info",
+    "read_gguf_header": "loading.gguf_header",
 }
 
 __all__ = sorted(_HOMES)

@@ -18,7 +18,8 @@ Written by `scripts/architecture_files.py` from the first sentence of every file
 request and to a token is in [architecture.md](architecture.md).
 """
 FOLDERS = ("csrc", "engine_ext", "unpaced")
-C_LIKE = {".h", ".cpp", ".cu", ".cuh", ".inc"}
+C_LIKE = {".h", ".cpp", ".cu", ".cuh", ".inc", ".js"}
+OTHERS = "vendor"  # what is there as its package has it
 
 
 def first_sentence(path: Path) -> str:
@@ -39,7 +40,7 @@ def described_files() -> dict[str, dict[str, str]]:
     tables: dict[str, dict[str, str]] = defaultdict(dict)
     for path in paths:
         is_source = path.suffix in C_LIKE or path.suffix == ".py"
-        if not is_source or path.name == "__init__.py":
+        if not is_source or path.name == "__init__.py" or OTHERS in path.parts:
             continue
         header = path.with_suffix(".h")
         if path.suffix in {".cpp", ".cu"} and header in paths:

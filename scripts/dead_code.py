@@ -12,10 +12,12 @@ from vulture import Vulture
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ("unpaced", "engine_ext", "scripts")
 KINDS = {"class", "function", "import", "method", "property", "unreachable_code"}
-# Called by others: Python, pydantic, uvicorn, httptools, torch, http.server, pytest, and by name.
+# Called by Python, pydantic, uvicorn, httptools, torch, http.server, pytest, Ray; by name.
 CALLED_BY_NAME = [
     "__getattr__",
+    "application",
     "capture_signals",
+    "check_health",
     "connection_made",
     "data_received",
     "do_*",

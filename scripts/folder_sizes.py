@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[1]
-SUFFIXES = {".py", ".pyi", ".sh", ".h", ".cpp", ".cu", ".cuh", ".inc"}
+SUFFIXES = {".py", ".pyi", ".sh", ".h", ".cpp", ".cu", ".cuh", ".inc", ".js"}
 N_FILES_MAX = 20
 # Lines: of the longest file, and of the median.
 N_LINES_MAX = {

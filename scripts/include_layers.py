@@ -2,9 +2,9 @@
 
 `python scripts/include_layers.py [CSRC]` says what is wrong; exit 1 if anything is.
 
-Every folder has its layer in one table. A file includes files of its own folder and of lower
-layers, never of its own layer's other folders or of higher ones; files include one another in no
-circle. Only bindings/ knows Python, only one header llama.cpp's internals.
+Every folder has its layer in one table, from below. A file includes files of its own folder and of
+lower layers, never of its own layer's other folders or of higher ones; files include one another in
+no circle. Only bindings/ knows Python, only one header llama.cpp's internals.
 """
 
 import re
@@ -17,10 +17,9 @@ CSRC = Path(__file__).resolve().parents[1] / "csrc"
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 
-# From below. Folders of a layer do not know one another.
 LAYERS = (
     ("base",),
-    ("backend", "log", "sampling/arithmetic", "vocabulary"),
+    ("backend", "connections", "log", "sampling/arithmetic", "vocabulary"),
     ("sampling/candidates",),
     ("sampling/row",),
     ("sampling/chain",),
@@ -33,9 +32,11 @@ LAYERS = (
     ("device/launch",),
     ("device/draw", "device/kernels", "device/llama"),
     ("device/kernels/weights",),
-    ("device/lane", "device/card", "device/kernels/mat_vec"),
+    ("device/lane", "device/card", "device/kernels/attention", "device/kernels/mat_vec"),
     ("device/phases",),
+    ("device/phases/trials",),
     ("device/loop",),
+    ("device/prompt",),
     ("engine",),
     ("bindings",),
 )
@@ -45,8 +46,7 @@ PYTHON_FOLDER = "bindings"
 # llama.cpp's interface: what its include folders hold.
 PUBLIC = {"llama.h", "ggml.h", "ggml-backend.h", "ggml-cpu.h", "ggml-cuda.h", "gguf.h"}
 # The other headers: all of them for the CUDA build's one header, ggml-cuda's device functions for
-# our kernels', and llama.cpp's draft of an interface, which tells how much memory a context takes
-# and where.
+# our kernels', and llama.cpp's draft of an interface, which tells of a context's memory.
 INTERNALS: dict[str, set[str] | None] = {
     "device/llama/llama_internals.cuh": None,
     "device/kernels/ggml_device.cuh": {

@@ -123,6 +123,9 @@ void bind_engine(nb::module_& m) {
            [](PyEngine& self) { return static_cast<int>(self.get().decode_thread().state()); })
       .def("error", [](PyEngine& self) { return to_bytes(self.get().decode_thread().error()); })
       .def("load_progress", [](PyEngine& self) { return self.get().load_progress(); })
+      .def("gpu_test_age_us",
+           [](PyEngine& self) { return self.get().decode_thread().gpu_test_age_us(); })
+      .def("is_lost", [](PyEngine& self) { return self.get().decode_thread().is_lost(); })
       .def("heartbeat_age_us",
            [](PyEngine& self) { return self.get().decode_thread().heartbeat_age_us(); })
       .def("progress", [](PyEngine& self) { return self.get().decode_thread().progress(); })

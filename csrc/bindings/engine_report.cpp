@@ -19,6 +19,31 @@ nb::object card_dict(const CardReport& report) {
   return card;
 }
 
+nb::dict trial_dict(const PhaseTrialReport& trial) {
+  nb::dict told;
+  told["phase"] = trial.phase;
+  told["n"] = trial.n;
+  told["ms"] = trial.ms;
+  told["measured"] = trial.measured;
+  told["remembered"] = trial.remembered;
+  if (trial.measured) {
+    told["ggml_us"] = trial.ggml_us;
+    told["own_us"] = trial.own_us;
+  }
+  return told;
+}
+
+nb::dict length_dict(const PromptLengthReport& length) {
+  nb::dict told;
+  told["n_tokens"] = length.n_tokens;
+  told["by"] = length.why.empty() ? "graph" : "llama_decode";
+  told["why"] = length.why;
+  told["own_ms"] = length.own_ms;
+  told["decode_ms"] = length.decode_ms;
+  told["capture_ms"] = length.capture_ms;
+  return told;
+}
+
 }  // namespace
 
 nb::dict counters(PyEngine& self) {
@@ -29,6 +54,7 @@ nb::dict counters(PyEngine& self) {
   values["n_tokens_decoded"] = c.n_tokens_decoded.get();
   values["n_tokens_device"] = c.n_tokens_device.get();
   values["n_tokens_prompt"] = c.n_tokens_prompt.get();
+  values["n_prompts_graph"] = c.n_prompts_graph.get();
   values["n_tokens_cached"] = c.n_tokens_cached.get();
   values["n_requests_started"] = c.n_requests_started.get();
   values["n_requests_finished"] = c.n_requests_finished.get();
@@ -40,6 +66,7 @@ nb::dict counters(PyEngine& self) {
   }
   values["n_requests_host"] = by_reason;
   values["n_window_graphs"] = c.n_window_graphs.get();
+  values["n_prompt_graphs"] = c.n_prompt_graphs.get();
   values["n_slots_active"] = c.n_slots_active.get();
   values["n_waiting"] = c.n_waiting.get();
   values["n_cache_bytes"] = c.n_cache_bytes.get();
@@ -50,6 +77,9 @@ nb::dict counters(PyEngine& self) {
   values["cache_turn_us_max"] = c.cache_turn_us_max.get();
   values["cache_us"] = c.cache_us.get();
   values["n_ring_full"] = c.n_ring_full.get();
+  values["n_ring_most"] = self.get().decode_thread().n_events_most();
+  values["n_ring_max"] = self.get().decode_thread().n_events_max();
+  values["cpu_us"] = self.get().decode_thread().cpu_us();
   values["n_event_writes"] = self.get().decode_thread().reader_wakeup().n_writes();
   return values;
 }
@@ -91,6 +121,15 @@ nb::dict decode_loop(PyEngine& self) {
     phases.append(told);
   }
   info["phases"] = phases;
+  nb::list trials;
+  for (const PhaseTrialReport& trial : report.phase_trials) trials.append(trial_dict(trial));
+  info["phase_trials"] = trials;
+  nb::list lengths;
+  for (const PromptLengthReport& length : report.prompt_lengths) {
+    lengths.append(length_dict(length));
+  }
+  info["prompt_lengths"] = lengths;
+  info["prompts_why"] = report.prompts_why;
   return info;
 }
 

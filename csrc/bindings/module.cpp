@@ -125,5 +125,6 @@ NB_MODULE(_native, m) {
   bind_slot_action(m);
   bind_token_event(m);
   bind_token_frames(m);
+  bind_waiting_room(m);
   bind_engine(m);
 }

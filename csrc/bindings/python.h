@@ -35,6 +35,7 @@ void bind_request(nb::module_& m);
 void bind_slot_action(nb::module_& m);
 void bind_token_event(nb::module_& m);
 void bind_token_frames(nb::module_& m);
+void bind_waiting_room(nb::module_& m);
 void bind_engine(nb::module_& m);
 
 }  // namespace unpaced

@@ -30,6 +30,7 @@ struct alignas(128) Counters {
   Counter n_tokens_decoded;     // sampled tokens
   Counter n_tokens_device;      // those that the GPU drew and fed to itself
   Counter n_tokens_prompt;      // prompt tokens computed, reused ones excluded
+  Counter n_prompts_graph;      // prompts whose last tokens a captured graph has computed
   Counter n_tokens_cached;      // prompt tokens reused from a slot's KV
   Counter n_requests_started;   // got a slot
   Counter n_requests_finished;  // for any reason
@@ -38,6 +39,7 @@ struct alignas(128) Counters {
   // By HostReason: decoded on the host, at least in part, although the loop is the GPU's.
   std::array<Counter, kHostReasons> n_requests_host;
   Counter n_window_graphs;  // CUDA graphs in the cache, one a window of KV cells
+  Counter n_prompt_graphs;  // likewise, of short prompts: one a number of tokens and window
   Counter n_slots_active;
   Counter n_waiting;
   Counter n_cache_bytes;   // of slot states in host memory
@@ -52,6 +54,8 @@ struct alignas(128) Counters {
   Counter n_ring_full;   // times the decode thread had to wait for the reader
   Counter last_step_us;  // steady clock: the heartbeat
   Counter n_nodes;       // of graphs that the CPU has begun: the heartbeat within a step
+  // Steady clock: when a test of the GPU's kernels began while the model loads; 0: none runs.
+  Counter gpu_test_us;
 };
 
 }  // namespace unpaced

@@ -65,6 +65,7 @@ void DecodeThread::expect() noexcept {
 }
 
 std::size_t DecodeThread::drain(TokenEvent* out, std::size_t max) noexcept {
+  n_events_most_.set(std::max<std::uint64_t>(n_events_most_.get(), events_.size_approx()));
   const std::size_t n = events_.pop_many(out, max);
   if (n > 0) space_wakeup_.notify();
   return n;
@@ -264,6 +265,13 @@ bool DecodeThread::await_expected() noexcept {
 
 void DecodeThread::park() noexcept {
   if (await_expected()) return;
+  bool was_used = false;
+  guard([&] { was_used = stepper_->use_idle_time(); },
+        [this](const char* what) { record_error(what); });
+  if (was_used || is_lost_) {
+    counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
+    return;
+  }
   command_wakeup_.prepare_park();
   // acquire: pairs with stop().
   if (commands_.size_approx() > 0 || stop_.load(std::memory_order_acquire)) {

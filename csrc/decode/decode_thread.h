@@ -2,6 +2,8 @@
 // touches Python, and while it decodes it makes no system call but the wake-up of its reader.
 #pragma once
 
+#include <time.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -56,7 +58,7 @@ class DecodeThread {
   DecodeThread& operator=(const DecodeThread&) = delete;
 
   // Front end only. Runs `make_stepper` (which loads the model) on the new thread; its exception
-  // becomes state kFailed and error().
+  // becomes state kFailed and error(), and is_lost() where it was EngineLost.
   void start(StepperFactory make_stepper);
 
   // Front end only. False: the command ring is full, or the engine is not ready; the spec stays the
@@ -78,6 +80,11 @@ class DecodeThread {
   // Front end only. Up to `max` events in order.
   [[nodiscard]] std::size_t drain(TokenEvent* out, std::size_t max) noexcept;
   [[nodiscard]] std::size_t n_events_approx() const noexcept { return events_.size_approx(); }
+  // Any thread. The most events that ever waited for the front end, and how many could.
+  [[nodiscard]] std::size_t n_events_most() const noexcept { return n_events_most_.get(); }
+  [[nodiscard]] std::size_t n_events_max() const noexcept { return events_.capacity(); }
+  // Any thread. Processor time that the decode thread has used; 0 unless it runs.
+  [[nodiscard]] std::int64_t cpu_us() const noexcept;
   // Readable when there are events or the state changed. The reader's protocol: see wakeup.h.
   [[nodiscard]] Wakeup& reader_wakeup() noexcept { return reader_wakeup_; }
 
@@ -100,8 +107,12 @@ class DecodeThread {
   [[nodiscard]] Counters& counters() noexcept { return counters_; }
   // Microseconds since the loop last moved; 0 while it sleeps for want of work.
   [[nodiscard]] std::int64_t heartbeat_age_us() const noexcept;
-  // Any thread. Another number whenever the thread has moved, within a long step too; -1 while
-  // there is nothing to do.
+  // Microseconds since a test of the GPU's kernels began while the model loads; 0: none runs.
+  [[nodiscard]] std::int64_t gpu_test_age_us() const noexcept;
+  // After state kFailed: the thread has left behind what cannot be freed.
+  [[nodiscard]] bool is_lost() const noexcept { return is_lost_; }
+  // Any thread. Another number whenever the thread has moved, within a long step too; -1 while it
+  // has nothing to do.
   [[nodiscard]] std::int64_t progress() const noexcept;
   // True once stop() was called: the factory and long prefills look at it to give up early.
   [[nodiscard]] const std::atomic<bool>& stop_flag() const noexcept { return stop_; }
@@ -156,9 +167,12 @@ class DecodeThread {
   static int describe_for_abort(const void* self, char* text, int size);
   static void hold_abort(void* self, const char* message);
 
+  static constexpr clockid_t kNoClock = CLOCK_MONOTONIC;  // no thread's
   const DecodeThreadOptions options_;
   SpscRing<Command> commands_;
   SpscRing<TokenEvent> events_;
+  Counter n_events_most_;  // the front end writes it
+  std::atomic<clockid_t> cpu_clock_{kNoClock};
   Wakeup command_wakeup_;  // reader: decode thread
   Wakeup reader_wakeup_;   // reader: front end
   Wakeup space_wakeup_;    // reader: decode thread, when events_ is full
@@ -179,7 +193,7 @@ class DecodeThread {
   std::vector<Counter> n_slot_cells_;  // by slot id
   CommandNap nap_;
   std::int64_t last_wakeup_us_ = 0;
-  bool is_lost_ = false;
+  std::atomic<bool> is_lost_{false};  // written before state_
   std::unique_ptr<Stepper> stepper_;
   mutable std::atomic_flag error_lock_;  // taken only where something has already gone wrong
   std::string error_;

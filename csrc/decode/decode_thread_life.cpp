@@ -83,8 +83,9 @@ EngineState DecodeThread::state() const noexcept {
 }
 
 std::int64_t DecodeThread::progress() const noexcept {
-  // acquire: pairs with park().
-  if (state() != EngineState::kReady || sleeping_.load(std::memory_order_acquire)) return -1;
+  if (state() != EngineState::kReady) return -1;
+  // acquire: pairs with park(). A thread that sleeps beside a command has been woken.
+  if (sleeping_.load(std::memory_order_acquire) && commands_.size_approx() == 0) return -1;
   // Neither ever falls.
   return static_cast<std::int64_t>(counters_.last_step_us.get() + counters_.n_nodes.get());
 }
@@ -95,6 +96,20 @@ std::int64_t DecodeThread::heartbeat_age_us() const noexcept {
   if (sleeping_.load(std::memory_order_acquire)) return 0;
   const auto last = static_cast<std::int64_t>(counters_.last_step_us.get());
   return std::max<std::int64_t>(0, steady_us() - last);
+}
+
+std::int64_t DecodeThread::cpu_us() const noexcept {
+  const clockid_t clock = cpu_clock_.load(std::memory_order_relaxed);
+  timespec used{};
+  // It fails for a thread that has ended.
+  if (clock == kNoClock || clock_gettime(clock, &used) != 0) return 0;
+  return std::int64_t{used.tv_sec} * 1'000'000 + used.tv_nsec / 1'000;
+}
+
+std::int64_t DecodeThread::gpu_test_age_us() const noexcept {
+  const auto began = static_cast<std::int64_t>(counters_.gpu_test_us.get());
+  if (began == 0 || state() != EngineState::kLoading) return 0;
+  return std::max<std::int64_t>(0, steady_us() - began);
 }
 
 std::string DecodeThread::error() const {
@@ -116,6 +131,9 @@ void DecodeThread::record_error(const char* what) noexcept {
 
 void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
   set_abort_context({&DecodeThread::describe_for_abort, &DecodeThread::hold_abort}, this);
+  if (clockid_t clock{}; pthread_getcpuclockid(pthread_self(), &clock) == 0) {
+    cpu_clock_.store(clock, std::memory_order_relaxed);
+  }
   // Inherited by the threads that the factory makes: ggml's workers.
   pthread_setname_np(pthread_self(), "ggml");
   try {
@@ -140,6 +158,9 @@ void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
       stepper_.reset();
       state_.store(EngineState::kStopped, std::memory_order_release);
     }
+  } catch (const EngineLost& e) {
+    lose(e.what());
+    if (stepper_ != nullptr) keep_for_ever(std::move(stepper_));
   } catch (const std::exception& e) {
     record_error(e.what());
     stepper_.reset();
@@ -151,6 +172,8 @@ void DecodeThread::run(const StepperFactory& make_stepper) noexcept {
   }
   publisher_.flush();
   set_abort_context({}, nullptr);
+  cpu_clock_.store(kNoClock,
+                   std::memory_order_relaxed);  // another thread may get this one's number
   // release: pairs with stop_within() and abandon().
   ended_.store(1, std::memory_order_release);
   futex_wake(ended_);

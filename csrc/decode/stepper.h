@@ -15,8 +15,9 @@
 
 namespace unpaced {
 
-// Every method: decode thread only. step(), begin(), settle(), forget() and what copies or restores
-// states may throw EngineLost; no other exception harms more than the requests at hand.
+// Every method: decode thread only. step(), begin(), settle(), forget(), use_idle_time() and what
+// copies or restores states may throw EngineLost; no other exception harms more than the requests
+// at hand.
 class Stepper {
  public:
   Stepper() = default;
@@ -43,6 +44,10 @@ class Stepper {
   // or ended from outside. A stepper that works ahead of the slots stops and publishes here, which
   // may end requests.
   virtual void settle(EventPublisher& events) { static_cast<void>(events); }
+
+  // Nothing runs and nothing waits: does a piece, some 10 ms, of what makes later requests quicker.
+  // False: there is none.
+  virtual bool use_idle_time() { return false; }
 
   // The slot's KV is of no use any more (an error left it in doubt).
   virtual void forget(Slot& slot) = 0;

@@ -52,7 +52,11 @@ void Engine::start() {
     model_identity_ = model->identity();
     model->count_nodes(decode_thread_.counters().n_nodes);
     // The decode thread's counters are its own: this lambda runs on it.
-    return make_stepper(std::move(model), config, decode_thread_.counters(), decode_loop_);
+    const Model& kept = *model;  // by the stepper
+    auto stepper = make_stepper(std::move(model), config, decode_thread_.counters(), decode_loop_);
+    // Last: the decode thread gets its core next, before it computes anything.
+    kept.take_priority();
+    return stepper;
   });
 }
 

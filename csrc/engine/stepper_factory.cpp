@@ -18,6 +18,7 @@
 #include "device/draw/sample_kernels.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/device_stepper.h"
+#include "device/prompt/prompt_start.h"
 #include "engine/no_card.h"
 #endif
 
@@ -57,10 +58,14 @@ bool uses_no_card(const EngineConfig& config) {
 
 std::unique_ptr<DeviceStepper> make_prepared(const std::shared_ptr<Model>& model,
                                              const EngineConfig& config, Counters& counters,
-                                             DecodeLoop loop, const DrawLimits& limits) {
+                                             DecodeLoop loop, const DrawLimits& limits,
+                                             DecodeLoopReport& report) {
   auto stepper = std::make_unique<DeviceStepper>(model, config, counters, loop, limits);
   try {
     stepper->prepare(config.n_slots);
+    if (auto prompts = start_prompts(*model, config, counters, report)) {
+      stepper->take(std::move(prompts));
+    }
   } catch (const EngineLost& e) {
     static_cast<void>(stepper.release());  // see engine_lost.h
     throw EngineLost(std::string(e.what()) +
@@ -72,16 +77,18 @@ std::unique_ptr<DeviceStepper> make_prepared(const std::shared_ptr<Model>& model
 // refusal: why one block draws alone where several were to.
 std::unique_ptr<DeviceStepper> make_device_stepper(const std::shared_ptr<Model>& model,
                                                    const EngineConfig& config, Counters& counters,
-                                                   DecodeLoop loop, std::string& refusal) {
+                                                   DecodeLoop loop, DecodeLoopReport& report,
+                                                   std::string& refusal) {
   try {
-    return make_prepared(model, config, counters, loop, DrawLimits{});
+    return make_prepared(model, config, counters, loop, DrawLimits{}, report);
   } catch (const EngineLost&) {
     throw;
   } catch (const std::exception& e) {
     // Where several blocks draw without a cluster, it may be they that CUDA refuses.
     if (has_clusters(step_kernel_code().ptx * 10)) throw;
     refusal = e.what();
-    return make_prepared(model, config, counters, loop, DrawLimits{.team = DrawTeam::kBlock});
+    return make_prepared(model, config, counters, loop, DrawLimits{.team = DrawTeam::kBlock},
+                         report);
   }
 }
 
@@ -108,13 +115,14 @@ std::unique_ptr<Stepper> choose_stepper(std::shared_ptr<Model> model, const Engi
   const DecodeLoop loop = ahead ? DecodeLoop::kAhead : DecodeLoop::kDevice;
   try {
     std::string refusal;
-    auto stepper = make_device_stepper(model, config, counters, loop, refusal);
+    auto stepper = make_device_stepper(model, config, counters, loop, report, refusal);
     report.card = report_card(stepper->device(), stepper->draw());
     if (!refusal.empty()) report.card.draw_reason = refusal;
     report.loop = loop;
     report.reason = ahead ? "the configuration asks for it" : "";
     report.residency = stepper->residency();
     report.phases = stepper->phases();
+    report.phase_trials = stepper->phase_trials();
     report.residency.memory = memory_of(model->context());
     return stepper;
   } catch (const EngineLost&) {

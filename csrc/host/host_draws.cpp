@@ -10,7 +10,9 @@ namespace unpaced {
 
 void HostStepper::sample(Slot& slot, EventPublisher& events) {
   const Share share = share_of(slot);
-  const float* logits = llama_get_logits_ith(model_->context(), share.first + share.n - 1);
+  const float* logits = share.logits != nullptr
+                            ? share.logits
+                            : llama_get_logits_ith(model_->context(), share.first + share.n - 1);
   if (logits == nullptr) throw std::runtime_error("llama_decode gave no logits");
   TokenMask* mask = slot.spec->mask.get();
   OpenDraw& draw = draw_of(slot);

@@ -250,6 +250,7 @@ void HostStepper::add_prefill(Slot& slot) noexcept {
 }
 
 void HostStepper::run_batch(std::span<Slot> slots, EventPublisher& events) {
+  if (run_prompt_pass(slots, events)) return;
   const std::int32_t status = decode(batch_, slots);
   if (status == kDecodeAborted) return;  // stop() was called; the loop ends the requests
   if (status == 0) {
@@ -262,6 +263,23 @@ void HostStepper::run_batch(std::span<Slot> slots, EventPublisher& events) {
     if (share_of(slot).n > 0) run_share(slot, slots, events);
     keep_rows();
   }
+}
+
+bool HostStepper::run_prompt_pass(std::span<Slot> slots, EventPublisher& events) {
+  if (prompt_pass_ == nullptr) return false;
+  const auto lone = std::ranges::find_if(
+      slots, [this](const Slot& slot) { return share_of(slot).n == batch_.size(); });
+  if (lone == slots.end() || lone->phase != SlotPhase::kPrefill) return false;
+  const RequestSpec& spec = *lone->spec;
+  Share& share = share_of(*lone);
+  const std::span<const TokenId> rest = std::span(spec.prompt).subspan(lone->cells.size());
+  const bool is_last = rest.size() == static_cast<std::size_t>(share.n);
+  if (!is_last || spec.prompt_logprobs || !lone->lora_scales.empty()) return false;
+  share.logits = prompt_pass_->compute(*lone, rest);
+  if (share.logits == nullptr) return false;
+  counters_.n_prompts_graph.add(1);
+  collect(*lone, events);
+  return true;
 }
 
 std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots) {

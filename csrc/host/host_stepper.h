@@ -8,6 +8,7 @@
 
 #include "decode/stepper.h"
 #include "grammar/masked_draw.h"
+#include "host/prompt_pass.h"
 #include "host/token_batch.h"
 #include "kept/llama_cell_store.h"
 #include "model/model.h"
@@ -33,6 +34,9 @@ class HostStepper final : public Stepper {
   [[nodiscard]] bool copy_state(const Slot& slot, std::span<std::byte> to) override;
   [[nodiscard]] bool restore_state(Slot& slot, const SlotState& state) override;
 
+  // From now on it is asked before llama_decode; it outlives the steps.
+  void attach_prompt_pass(PromptPass& pass) noexcept { prompt_pass_ = &pass; }
+
   // A slot's cells may hold what is not finite: it reaches every row of logits whose window of
   // cells covers it, hidden or not.
   void taint() noexcept { is_tainted_ = true; }
@@ -54,6 +58,7 @@ class HostStepper final : public Stepper {
   struct Share {
     std::int32_t first = 0;
     std::int32_t n = 0;
+    const float* logits = nullptr;  // of the last token, where the prompt pass has computed it
   };
 
   // A token drawn under a grammar that has not said yet whether it may come. Its slot sits out the
@@ -110,6 +115,8 @@ class HostStepper final : public Stepper {
   // llama_decode of the whole batch; where that fails, of each slot's share alone, so that one
   // request's failure is not another's. Ends the requests that fail.
   void run_batch(std::span<Slot> slots, EventPublisher& events);
+  // The batch, if it is one prompt's last tokens, by the prompt pass. False: it is llama_decode's.
+  [[nodiscard]] bool run_prompt_pass(std::span<Slot> slots, EventPublisher& events);
   void run_share(Slot& slot, std::span<Slot> slots, EventPublisher& events);
   // llama_decode's status. Where the cells that all slots share run out, what is parked and then
   // idle slots lose theirs one after the other until the batch fits.
@@ -140,6 +147,7 @@ class HostStepper final : public Stepper {
   const bool kv_unified_;
   const bool shares_cells_;  // a slot can find none although its context is not full
   bool is_tainted_ = false;
+  PromptPass* prompt_pass_ = nullptr;  // null: there is none
   LlamaCellStore cells_;
   TokenBatch batch_;
   TokenBatch share_batch_;

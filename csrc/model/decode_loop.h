@@ -31,6 +31,26 @@ struct StepPhaseReport {
   std::int32_t n = 0;
 };
 
+// What the start-up test of a shape of phases found.
+struct PhaseTrialReport {
+  std::string phase;
+  std::int32_t n = 0;       // phases of the shape
+  double ms = 0;            // that the test took
+  bool measured = false;    // kAuto, where there was time
+  bool remembered = false;  // kAuto: an earlier start has measured it
+  double ggml_us = 0;       // measured: what one phase takes, weights from memory
+  double own_us = 0;
+};
+
+// Prompts of so many tokens, and what the start-up test found of those that it computes.
+struct PromptLengthReport {
+  std::int32_t n_tokens = 0;
+  std::string why;        // why llama_decode computes them; empty: a captured graph does
+  double own_ms = 0;      // that one takes; 0: none was computed
+  double decode_ms = 0;   // likewise, with llama_decode
+  double capture_ms = 0;  // that its graph takes, once
+};
+
 // What a card has, and what was chosen for it. Compute capabilities are as NVIDIA writes them: 9.0.
 struct CardReport {
   std::int32_t index = -1;  // CUDA's; below 0: no card runs the loop
@@ -55,6 +75,9 @@ struct DecodeLoopReport {
   std::string compiled_from;
   Residency residency;
   std::vector<StepPhaseReport> phases;  // in the step's order; none: the host's loop
+  std::vector<PhaseTrialReport> phase_trials;
+  std::vector<PromptLengthReport> prompt_lengths;  // none: llama_decode computes all prompts
+  std::string prompts_why;                         // why; empty: see prompt_lengths
 };
 
 }  // namespace unpaced

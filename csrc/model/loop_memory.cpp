@@ -13,19 +13,31 @@ constexpr std::size_t kHostBytesPerLayer = 112UL << 10U;
 // keeps on the host varies by 12 MiB from one start to the next.
 constexpr std::size_t kDeviceBytes = 16UL << 20U;
 constexpr std::size_t kHostBytes = 48UL << 20U;
+// The same of prompt graphs: a backend of their own.
+constexpr std::size_t kPromptBytes = 16UL << 20U;
 // The sampler's scratch memory for a token of the vocabulary, and as much on the host.
 constexpr std::size_t kBytesPerToken = 64;
+
+std::size_t n_windows(const LoopShape& shape, std::int32_t n_cells) noexcept {
+  return static_cast<std::size_t>((n_cells + kWindowCells - 1) / kWindowCells) *
+         static_cast<std::size_t>(shape.n_streams);
+}
+
+std::size_t n_graphs(const LoopShape& shape) noexcept {
+  const std::size_t n_steps = std::min(n_windows(shape, shape.n_cells), kMaxWindowGraphs);
+  if (!shape.has_prompts) return n_steps;
+  constexpr std::size_t kLengths = kMaxPromptTokens - 1;
+  const std::int32_t n_cells = std::min(shape.n_cells, kMaxPromptCells);
+  return n_steps + std::min(n_windows(shape, n_cells) * kLengths, kMaxPromptGraphs);
+}
 
 }  // namespace
 
 LoopMemory loop_memory(const LoopShape& shape) noexcept {
-  const auto n_windows =
-      static_cast<std::size_t>((shape.n_cells + kWindowCells - 1) / kWindowCells) *
-      static_cast<std::size_t>(shape.n_streams);
-  const std::size_t n_layers =
-      std::min(n_windows, kMaxWindowGraphs) * static_cast<std::size_t>(shape.n_layer + 1);
+  const std::size_t n_layers = n_graphs(shape) * static_cast<std::size_t>(shape.n_layer + 1);
   const std::size_t n_row_bytes = static_cast<std::size_t>(shape.n_vocab) * kBytesPerToken;
-  return {.device = kDeviceBytes + n_layers * kDeviceBytesPerLayer + n_row_bytes,
+  const std::size_t n_prompt_bytes = shape.has_prompts ? kPromptBytes : 0;
+  return {.device = kDeviceBytes + n_layers * kDeviceBytesPerLayer + n_row_bytes + n_prompt_bytes,
           .host = kHostBytes + n_layers * kHostBytesPerLayer + n_row_bytes};
 }
 

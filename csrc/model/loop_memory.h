@@ -12,11 +12,18 @@ inline constexpr std::int32_t kWindowCells = 256;
 // 40 960 cells of one stream; then the oldest makes room.
 inline constexpr std::size_t kMaxWindowGraphs = 160;
 
+// Prompts of 2 to so many tokens have CUDA graphs of their own, which read so many cells at most.
+inline constexpr std::int32_t kMaxPromptTokens = 8;
+inline constexpr std::int32_t kMaxPromptCells = 8192;
+// Every number of tokens in each of some windows; then the oldest makes room.
+inline constexpr std::size_t kMaxPromptGraphs = 28;
+
 struct LoopShape {
   std::int32_t n_layer = 0;
   std::int32_t n_vocab = 0;
   std::int32_t n_cells = 0;  // of a stream of the KV cache
   std::int32_t n_streams = 1;
+  bool has_prompts = false;  // short prompts have graphs of their own
 };
 
 // Bytes.
@@ -25,8 +32,8 @@ struct LoopMemory {
   std::size_t host = 0;
 };
 
-// Once texts have filled every slot's context. Requests with a grammar have graphs of their own,
-// which are not counted: as many again at most.
+// Once texts have filled every slot's context and prompts of every length have come. Requests with
+// a grammar have graphs of their own, which are not counted: as many again at most.
 [[nodiscard]] LoopMemory loop_memory(const LoopShape& shape) noexcept;
 
 }  // namespace unpaced

@@ -65,7 +65,8 @@ void add_loop(MemoryPlan& plan, const EngineConfig& config, std::int32_t n_vocab
       loop_memory({.n_layer = plan.n_layer,
                    .n_vocab = n_vocab,
                    .n_cells = static_cast<std::int32_t>(plan.n_ctx) / std::max(1, n_streams),
-                   .n_streams = n_streams});
+                   .n_streams = n_streams,
+                   .has_prompts = config.kernels != static_cast<std::int32_t>(StepKernels::kGgml)});
   device->loop_bytes = loop.device;
   for (MemoryUse& use : plan.uses) {
     if (!use.is_host) continue;

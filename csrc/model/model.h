@@ -57,6 +57,8 @@ class Model {
   [[nodiscard]] const std::string& card_choice() const noexcept { return card_choice_; }
   // One scale for each of ModelOptions::loras, in force from the next step on.
   void set_lora_scales(std::span<const float> scales) { loras_.apply(context_.get(), scales); }
+  // See WorkerThreads.
+  void take_priority() const { threads_.take_priority(); }
   // Counts the nodes of graphs that the CPU begins, on the thread that calls llama_decode.
   void count_nodes(Counter& n_nodes) noexcept { n_nodes_ = &n_nodes; }
   [[nodiscard]] bool is_eog(TokenId token) const noexcept {

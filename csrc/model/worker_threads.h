@@ -5,6 +5,7 @@
 #include <llama.h>
 
 #include <memory>
+#include <vector>
 
 #include "model/engine_config.h"
 
@@ -20,8 +21,14 @@ class WorkerThreads {
  public:
   WorkerThreads() = default;
   // Workers run on config.worker_cores from the start; the calling thread's cores stay as they are.
+  // Unless a priority is asked for, they and the calling thread let others that wake up go first.
+  // A priority above normal is for take_priority().
   // Throws std::runtime_error if no thread can be started.
   explicit WorkerThreads(const EngineConfig& config);
+
+  // Gives the calling thread, which has to have its own cores by now, and the workers the priority
+  // in real time that is asked for (ggml's numbers). A line of the log says if it may not be had.
+  void take_priority() const;
 
   // The context has to be gone before the pools are.
   void attach(llama_context* context) const;
@@ -29,6 +36,8 @@ class WorkerThreads {
  private:
   using Pool = std::unique_ptr<ggml_threadpool, ThreadpoolDeleter>;
 
+  int priority_ = 0;
+  std::vector<int> workers_;  // thread ids
   Pool steps_;
   Pool prompts_;  // null: the same
 };

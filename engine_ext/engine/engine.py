@@ -38,10 +38,8 @@ else:
 T = TypeVar("T")
 
 _FINISHED: Final = int(EventKind.FINISHED)
-# What a call on another thread takes beside its work.
-_TURN_S: Final = 1.0
-# The least that Linux takes.
-_FRONT_END_SLICE_NS: Final = 100_000
+_TURN_S: Final = 1.0  # what a call on another thread takes beside its work
+_FRONT_END_SLICE_NS: Final = 100_000  # the least that Linux takes
 
 
 class Engine:
@@ -163,7 +161,8 @@ class Engine:
             self._abandon(why, FinishReason.STOPPED)
         elif self._loop is not None and not self._is_lost:
             # It ended by itself before, and left behind what cannot be freed.
-            self._is_lost = self._model is not None and self.state is EngineState.FAILED
+            has_failed = self.state is EngineState.FAILED
+            self._is_lost = has_failed and (self._model is not None or self._native.is_lost())
             self._on_readable()
             self._loop.remove_reader(self._native.fileno())
         self._front_end_cores.release()
@@ -213,6 +212,11 @@ class Engine:
     def load_progress(self) -> float:
         """Fraction of the model loaded, 0 to 1."""
         return self._native.load_progress()
+
+    @property
+    def gpu_test_s(self) -> float:
+        """Seconds of the GPU's test at hand while the model loads; 0: none. Long: the GPU hangs."""
+        return self._native.gpu_test_age_us() / 1e6
 
     @property
     def placement(self) -> Placement:

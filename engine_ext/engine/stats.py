@@ -38,6 +38,10 @@ class EngineStats:
     n_requests_host: Mapping[str, int]
     """Requests whose tokens the host drew, at least in part, although the loop is the GPU's; by
     reason, every reason listed."""
+    n_prompts_graph: int
+    """Prompts whose last tokens a captured CUDA graph computed."""
+    n_prompt_graphs: int
+    """CUDA graphs of short prompts, one a number of tokens and window of KV cells."""
     n_window_graphs: int
     """CUDA graphs in the cache, one a window of KV cells; 0 with the host's loop."""
     n_slots_active: int
@@ -57,5 +61,11 @@ class EngineStats:
     """What it took altogether."""
     n_ring_full: int
     """Times the decode thread had to wait for the reader of the token ring."""
+    n_ring_most: int
+    """The most events that ever waited in the token ring for its reader."""
+    n_ring_max: int
+    """Events that the token ring holds."""
+    cpu_us: int
+    """Processor time of the decode thread; its helpers' is not in it."""
     n_event_writes: int
     """Wake-ups of the front end."""

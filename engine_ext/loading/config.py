@@ -35,6 +35,8 @@ class EngineConfig:
     cannot be had is an error; so is less than "device" with `require_device`.
     `kernels`: whose kernels compute a step of the GPU's loop. "ggml": all are ggml's; "own": ours
     wherever they leave ggml's bits; "auto": of those the ones that are not slower here.
+    `kernel_choices`: a folder, made where it is missing, that keeps what "auto" has measured; it
+    need not be writable. None: every start measures.
     `wake_interval_us`: tokens that come faster than this reach the front end together, in one
     wake-up; a request's start, first token and end never wait. 0: every step wakes it.
     `stall_timeout_s`: a GPU that gives no sign of life for longer in the midst of a step is lost,
@@ -70,6 +72,7 @@ class EngineConfig:
     n_gpu_layers: int = -1
     decode_loop: Literal["auto", "host", "ahead", "device"] = "auto"
     kernels: StepKernels = "auto"
+    kernel_choices: Path | None = None
     require_device: bool = False
     flash_attn: Literal["auto", "on", "off"] = "auto"
     cache_type_k: CacheType = "f16"

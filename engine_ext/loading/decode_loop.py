@@ -59,6 +59,18 @@ class DecodeLoop:
     n_graph_splits: int
     phases: Sequence[Mapping[str, str | int]]
     """The GPU's step, phases that are alike together: phase, kernels (own or ggml), why, n."""
+    phase_trials: Sequence[Mapping[str, str | int | float | bool]] = ()
+    """The start-up test of each shape of the phases that may be ours: phase, n, ms (what the test
+    took), remembered (kernels is auto, and an earlier start has measured it), measured (now, as
+    far as there was time), and then ggml_us and own_us of one phase. Those that read most weights
+    come first."""
+
+    prompt_lengths: Sequence[Mapping[str, str | int | float]] = ()
+    """Short prompts, by their number of tokens (n_tokens): what computes them (by: graph or
+    llama_decode), why, and what the start-up test measured of those it computed: own_ms,
+    decode_ms, capture_ms. Empty: llama_decode computes all prompts."""
+    prompts_why: str = ""
+    """Why llama_decode computes all prompts; empty: see prompt_lengths."""
 
     @property
     def patience(self) -> float:

@@ -61,6 +61,7 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
     native.abort_grace_us = round((config.stop_timeout_s + _TELLING_S) * 1e6)
     native.decode_loop = DECODE_LOOPS[config.decode_loop]
     native.kernels = _STEP_KERNELS[config.kernels]
+    native.kernel_choices = "" if config.kernel_choices is None else str(config.kernel_choices)
     native.flash_attn = _FLASH_ATTN[config.flash_attn]
     native.cache_type_k = _GGML_TYPES[config.cache_type_k]
     native.cache_type_v = _GGML_TYPES[config.cache_type_v]

@@ -26,7 +26,12 @@ NEEDED = (
     "engine_ext/lib/unpaced_build.json",
     "engine_ext/models/demo.gguf",
     "unpaced/__main__.py",
-    "unpaced/page/*.html",
+    "unpaced/page/index.html",
+    "unpaced/page/main.js",
+    "unpaced/page/style/base.css",
+    "unpaced/page/vendor/highlight/LICENSE",
+    "unpaced/page/vendor/markdown-it/LICENSE",
+    "unpaced/page/vendor/markdown-it/markdown-it.mjs",
     "unpaced-*.dist-info/licenses/LICENSE",
 )
 ALLOWED = r"(unpaced|engine_ext|unpaced-[^/]+\.dist-info)/"

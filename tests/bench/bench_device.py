@@ -106,7 +106,7 @@ def run_kernels(arguments: argparse.Namespace, peer: Peer, scratch: Path) -> lis
                 server = our_server(model, 4096, folder, "--kernels", kernels)
                 servers[kernels] = stack.enter_context(server)
                 measure(servers[kernels], request_body(64, 1))
-            phases = {name: decode_loop(server)["phases"] for name, server in servers.items()}
+            loops = {name: decode_loop(server) for name, server in servers.items()}
             for i in range(arguments.repeats):
                 for name in KERNELS if i % 2 == 0 else KERNELS[::-1]:
                     pause()
@@ -116,7 +116,8 @@ def run_kernels(arguments: argparse.Namespace, peer: Peer, scratch: Path) -> lis
         medians = {name: median_of(measured) for name, measured in rounds.items()}
         result = {
             "model": model.name,
-            "phases": phases,
+            "phases": {name: loop["phases"] for name, loop in loops.items()},
+            "phase_trials": {name: loop["phase_trials"] for name, loop in loops.items()},
             "medians": medians,
             "by_ggml": {
                 name: one["tokens_per_s"] / medians["ggml"]["tokens_per_s"]

@@ -8,8 +8,8 @@ import pytest
 
 from tests.bench.rig.server_process import free_port
 from tests.e2e.test_lost_engine import MARGIN_S, read
+from tests.support.faults.wrong_tokens import wrong_tokens_environment, wrong_tokens_library
 from tests.support.server import UNPACED, serving
-from tests.support.wrong_tokens import wrong_tokens_environment, wrong_tokens_library
 from unpaced.process.engine_watch import ENGINE_LOST
 
 ASSERTION = "fatal error in llama.cpp: "

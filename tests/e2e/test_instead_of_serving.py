@@ -8,20 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import UNPACED, serving
+from tests.support.server import UNPACED, run, serving
 
 MIB = 1024 * 1024
-
-
-def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(UNPACED), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **env},
-    )
 
 
 def test_the_printed_config_is_a_config_file_with_the_same_meaning(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from tests.support.frozen_thread import CannotFreeze, exit_status, frozen, thread_of
+from tests.support.faults.frozen_thread import CannotFreeze, exit_status, frozen, thread_of
 from tests.support.server import Server, serving
 from unpaced.process.engine_watch import ENGINE_LOST
 
@@ -74,6 +74,24 @@ def test_a_hung_decode_thread_is_found_told_and_ends_the_process() -> None:
         assert "the decode thread has not moved for" in log
         assert "Traceback" not in log
         assert seconds < 2 + 2 + MARGIN_S
+
+
+def test_a_decode_thread_that_hangs_while_idle_is_found_by_the_next_request() -> None:
+    with serving("-t", "1", "-np", "1", "--stall-timeout", "2", "--stop-timeout", "2") as server:
+        server.complete(prompt="Hello", n_predict=1)
+        thread = thread_of(server.process.pid, "decode")
+        try:
+            with frozen(thread):
+                time.sleep(3)  # with nothing to do it is no fault
+                assert server.client.get("/health/ready").status_code == 200
+                with server.open_request("/completion", prompt="Hello", n_predict=4) as waiting:
+                    answer = read(waiting)
+                status, _ = exit_status(server.process.pid, thread, 2 + 2 + MARGIN_S)
+        except CannotFreeze as error:
+            pytest.skip(f"no ptrace here: {error}")
+    assert answer.startswith(b"HTTP/1.1 50")
+    assert b'"error"' in answer
+    assert status == ENGINE_LOST
 
 
 def test_readiness_says_so_until_the_end() -> None:

@@ -15,19 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import patience
-from tests.support.server import UNPACED, Server, serving
+from tests.support.server import UNPACED, Server, run, serving
 from unpaced.settings.model import DEMO_MODEL
-
-
-def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(UNPACED), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **env},
-    )
 
 
 def wait_exit(server: Server, timeout_s: float = 10) -> tuple[int, float]:

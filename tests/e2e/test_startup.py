@@ -35,6 +35,13 @@ def imported(statement: str) -> set[str]:
             {"fastapi", "llama_cpp", "structlog", "numpy", "httpx", "uvicorn", "uvloop"},
         ),
         (
+            # A supervisor stays small: it has no engine, and no server.
+            "import unpaced.cli.serve, unpaced.supervision.supervisor, unpaced.process.logs, "
+            "unpaced.supervision.log_writer, unpaced.http.wire.inherited",
+            {"fastapi", "starlette", "uvicorn", "uvloop", "prometheus_client", "httptools",
+             "llama_cpp", "numpy", "jinja2", "httpx"},
+        ),
+        (
             # What serving loads at start: nothing that only some servers or requests need.
             "import unpaced.process.process, unpaced.cli.serve",
             {"fastapi", "llama_cpp", "numpy", "jinja2", "huggingface_hub", "httpx", "httpx2",
@@ -42,7 +49,7 @@ def imported(statement: str) -> set[str]:
              "jsonschema", "cryptography"},
         ),
     ],
-    ids=["version", "settings", "serve"],
+    ids=["version", "settings", "supervise", "serve"],
 )  # fmt: skip
 def test_what_is_not_needed_is_not_imported(statement: str, forbidden: set[str]) -> None:
     assert imported(statement) & forbidden == set()

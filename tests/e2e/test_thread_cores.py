@@ -3,6 +3,8 @@
 import contextlib
 import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -132,6 +134,50 @@ def test_the_front_end_takes_short_turns_and_leaves_its_helpers_as_they_are() ->
         pytest.skip("this kernel does not show slices")
     assert by_thread.pop(server.process.pid) == "100000"
     assert by_thread and "100000" not in by_thread.values()
+
+
+def test_who_computes_has_long_turns_that_others_may_end() -> None:
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 12):
+        pytest.skip("Linux has slices of one length")
+    with serving("-c", "64", "-t", "2") as server:
+        server.complete(prompt="x", n_predict=2)
+        found: dict[str, set[str]] = {}
+        for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+            if slice_ns := re.search(r"se\.slice\s+:\s+(\d+)", (task / "sched").read_text()):
+                found.setdefault((task / "comm").read_text().strip(), set()).add(slice_ns[1])
+    if not found:
+        pytest.skip("this kernel does not show slices")
+    computing = found.get("decode", set()) | found.get("ggml", set())
+    assert computing == {"6000000"}
+
+
+def may_run_in_real_time() -> bool:
+    """Whether a process may have SCHED_FIFO."""
+    command = "import os; os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))"
+    return subprocess.run([sys.executable, "-c", command], capture_output=True).returncode == 0
+
+
+def is_in_real_time(thread: int) -> bool:
+    """Whether it never gives way to its equals."""
+    return os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
+
+
+@pytest.mark.skipif(not may_run_in_real_time(), reason="no right to SCHED_FIFO")
+@pytest.mark.parametrize("flags", ["", "--no-pin", "-tb 1"])
+def test_a_priority_in_real_time_begins_when_every_thread_has_its_core(flags: str) -> None:
+    # Threads that spin keep a core from their equals: one start of four never came to an end.
+    for _ in range(4):
+        with serving("-c", "64", "-t", "2", "--prio", "2", *flags.split()) as server:
+            assert_as_props_say(server)
+            server.complete(prompt="some words of a text " * 8, n_predict=8)
+            in_real_time = Counter(
+                (task / "comm").read_text().strip()
+                for task in Path(f"/proc/{server.process.pid}/task").iterdir()
+                if is_in_real_time(int(task.name))
+            )
+            n_workers = sum(name == "ggml" for name, _ in threads_of(server))
+            assert in_real_time == {"decode": 1, "ggml": n_workers}
+            assert n_workers >= 1
 
 
 @pytest.mark.parametrize("flags", ["-t 2", "-t 2 --no-pin", "-t 2 --prio -1"])

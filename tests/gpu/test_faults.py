@@ -37,14 +37,17 @@ MARGIN_S: Final = 20.0
 FAULT_MS: Final = 60_000
 # Slots of 1024 cells: graphs for the first 512 of each are made at the start.
 EIGHT_SLOTS: Final = ("-np", "8", "-c", "8192", "--no-kv-unified")
+# Its prompt is too long for a graph of prompts: the first launch is the loop's.
 LONG: Final[dict[str, Any]] = {
-    "prompt": "Once upon a time",
-    "n_predict": 900,
+    "prompt": "Once upon a time " * 8,
+    "n_predict": 700,
     "ignore_eos": True,
     "seed": 1,
     "cache_prompt": False,
 }
+SHORT: Final[dict[str, Any]] = {**LONG, "prompt": "Once upon a time"}
 GRAPHS: Final = "unpaced_engine_window_graphs"
+GRAPH_PROMPTS: Final = "unpaced_engine_prompts_graph_total"
 FAILED_REQUESTS: Final = "unpaced_engine_requests_failed_total"
 HOST_REQUESTS: Final = 'unpaced_engine_host_requests_total{reason="launch"}'
 
@@ -164,7 +167,7 @@ def test_a_gpu_that_hangs_in_the_self_test(tmp_path: Path) -> None:
         assert process.wait(30 + 3 + 2 + MARGIN_S) == ENGINE_LOST
     finally:
         process.stop()
-    assert "--decode-loop host does without the loop" in log.read_text()
+    assert "--decode-loop host does without" in log.read_text()
 
 
 # In the comparison of bits, and in a graph that is timed.
@@ -176,6 +179,7 @@ def test_a_kernel_of_ours_that_hangs_in_its_test(kernels: str, number: int, tmp_
     limits = ("-np", "1", "--stall-timeout", "3", "--stop-timeout", "2", "--kernels", kernels)
     env = fault_environment(tmp_path / "faults")
     env |= {"UNPACED_HANG_AT_KERNEL": str(number), "UNPACED_HANG_MS": str(FAULT_MS)}
+    env["XDG_CACHE_HOME"] = str(tmp_path)  # auto measures anew
     log = tmp_path / "log"
     process = ServerProcess(faulty_command(port, *limits, model=model), env, port, log)
     try:
@@ -183,7 +187,7 @@ def test_a_kernel_of_ours_that_hangs_in_its_test(kernels: str, number: int, tmp_
     finally:
         process.stop()
     assert "the GPU has given no sign of life" in log.read_text()
-    assert "--decode-loop host does without the loop" in log.read_text()
+    assert "--decode-loop host does without" in log.read_text()
 
 
 def test_a_gpu_that_hangs_before_a_prompt() -> None:
@@ -297,3 +301,27 @@ def test_a_launch_that_fails_is_made_up_for(loop: str, n_refused: int) -> None:
         assert server.metric(FAILED_REQUESTS) == 0
         assert server.fault("refuse cudaGraphLaunch 0") == 0
         assert server.complete(**LONG)["content"] == expected
+
+
+def test_a_prompt_whose_launch_fails_is_computed_by_llama_decode() -> None:
+    with faulty_server("-np", "1") as server:
+        expected = server.complete(**SHORT)["content"]
+        n_graph = server.metric(GRAPH_PROMPTS)
+        assert n_graph > 0
+        assert server.fault("refuse cudaGraphLaunch 1") == 0
+        assert server.complete(**SHORT)["content"] == expected
+        assert server.metric(GRAPH_PROMPTS) == n_graph
+        assert server.complete(**SHORT)["content"] == expected
+        assert server.metric(GRAPH_PROMPTS) == n_graph + 1
+        assert server.metric(HOST_REQUESTS) == server.metric(FAILED_REQUESTS) == 0
+
+
+def test_a_prompt_whose_cell_is_taken_meanwhile_is_computed_by_llama_decode() -> None:
+    with faulty_server("-np", "1") as server:
+        expected = server.complete(**SHORT)["content"]
+        n_graph = server.metric(GRAPH_PROMPTS)
+        assert server.fault("take_cell") == 0
+        assert server.complete(**SHORT)["content"] == expected
+        assert server.metric(GRAPH_PROMPTS) == n_graph
+        assert server.complete(**SHORT)["content"] == expected
+        assert server.metric(FAILED_REQUESTS) == 0

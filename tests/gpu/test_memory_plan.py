@@ -88,7 +88,8 @@ def test_the_plan_counts_what_a_loop_takes() -> None:
                 f"{counted / MIB:.1f} planned"
             )
             assert n_bytes <= counted
-            assert counted <= 2 * n_bytes + 32 * MIB
+            # Graphs of short prompts are captured when they are wanted: few are there yet.
+            assert counted <= 2 * n_bytes + 96 * MIB
 
 
 def test_a_loop_on_the_host_takes_nothing() -> None:

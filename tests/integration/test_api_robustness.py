@@ -160,10 +160,9 @@ def running(server: Server) -> float:
 
 
 def cancelled(server: Server) -> float:
-    phases = ("queued", "prefill", "decode")
-    return sum(
-        server.metric(f'unpaced_completions_cancelled_total{{phase="{phase}"}}') for phase in phases
-    )
+    (model,) = (each["id"] for each in server.client.get("/v1/models").json()["data"])
+    name = f'unpaced_completions_cancelled_total{{model="{model}",phase="%s"}}'
+    return sum(server.metric(name % phase) for phase in ("queued", "prefill", "decode"))
 
 
 @pytest.mark.parametrize("stream", [False, True])

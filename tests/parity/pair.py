@@ -15,6 +15,7 @@ import orjson
 from tests.bench.rig.peer import Peer
 from tests.bench.rig.server_process import free_port, running
 from tests.support.llama_source import BUILD_FOLDER, vocabulary
+from tests.support.one_at_a_time import one_at_a_time
 from tests.support.tiny_model import write_tiny_model
 
 FAMILIES: Final = ("llama-spm", "llama-bpe", "qwen2", "gpt-2")
@@ -112,6 +113,7 @@ def serving_pair(folder: Path, model: Path, *flags: str) -> Iterator[Pair]:
         yield Pair(ours, peer)
 
 
+@one_at_a_time
 def tiny_model(family: str, *, tags: bool = False) -> Path:
     """A random model with a family's vocabulary, or that of one that thinks; written once."""
     path = BUILD_FOLDER / "peer" / f"tiny-{family}{'-tags' * tags}.gguf"

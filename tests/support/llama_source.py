@@ -10,11 +10,13 @@ from typing import Final
 
 from engine_ext.llama_build import pins
 from engine_ext.llama_build.source import Source
+from tests.support.one_at_a_time import one_at_a_time
 
 BUILD_FOLDER: Final = Path(__file__).resolve().parents[2] / ".build"
 _PARTS: Final = ("models/", "tools/server/tests/", "grammars/", "common/sampling.cpp")
 
 
+@one_at_a_time
 def llama_source() -> Path:
     """llama.cpp's folder with the parts listed above, unpacked once.
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +17,18 @@ import orjson
 from tests.bench.rig.server_process import ServerProcess, free_port, running
 
 UNPACED = Path(sys.executable).with_name("unpaced")
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """`unpaced` with these arguments, to its end, whatever its status."""
+    return subprocess.run(
+        [str(UNPACED), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **env},
+    )
 
 
 class Server:

@@ -1,1 +1,1 @@
-"""The command line: `unpaced serve`, `complete`, `health`, `version`."""
+"""The command line: `unpaced serve`, `chat`, `complete`, `pull`, `list`, `show` and others."""

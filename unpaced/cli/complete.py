@@ -12,8 +12,8 @@ from unpaced.cli.health import default_url
 from unpaced.cli.key import default_key
 
 
-def complete(arguments: Sequence[str]) -> int:
-    """Print the completion as it comes. Returns 1 if the server refuses or cannot be reached."""
+def complete_parser() -> argparse.ArgumentParser:
+    """The command's flags."""
     parser = argparse.ArgumentParser(
         prog="unpaced complete",
         description="Send a prompt to a running server and print the completion as it comes.",
@@ -43,7 +43,12 @@ def complete(arguments: Sequence[str]) -> int:
         metavar="KEY",
         help="key for a server that asks for one; default: UNPACED_API_KEY or LLAMA_API_KEY",
     )
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def complete(arguments: Sequence[str]) -> int:
+    """Print the completion as it comes. Returns 1 if the server refuses or cannot be reached."""
+    given = complete_parser().parse_args(arguments)
     body = {
         "prompt": sys.stdin.read() if given.prompt == "-" else given.prompt,
         "max_tokens": given.max_tokens,

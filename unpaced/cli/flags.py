@@ -26,6 +26,8 @@ _ACTIONS: Final[dict[Action, tuple[str, str]]] = {
 _EXAMPLES = """examples:
   unpaced serve                                    the built-in demo model on 127.0.0.1:8080
   unpaced serve -m model.gguf -c 4096 --port 9000  any GGUF that llama.cpp loads
+  unpaced model.gguf -c 4096 --port 9000           the same; a MODEL comes first
+  unpaced USER/REPO:QUANT                          the same as unpaced serve -hf USER/REPO:QUANT
   LLAMA_ARG_MODEL=model.gguf unpaced serve         llama-server's environment works too
   unpaced serve --config unpaced.toml              so does a file: ctx-size = 4096
 
@@ -77,7 +79,7 @@ def serve_parser() -> FlagParser:
     """`unpaced serve`'s flags, grouped, from the settings' fields."""
     parser = FlagParser(
         prog="unpaced serve",
-        usage="unpaced serve [-m FILE] [FLAG ...]",
+        usage="unpaced serve [MODEL] [FLAG ...]",
         description="Serve a GGUF model over llama-server's and OpenAI's HTTP API.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -25,8 +25,8 @@ def default_url() -> str:
     )
 
 
-def check_health(arguments: Sequence[str]) -> int:
-    """0 if the server is ready, 1 if not; says why."""
+def health_parser() -> argparse.ArgumentParser:
+    """The command's flags."""
     parser = argparse.ArgumentParser(
         prog="unpaced health",
         description="Ask a server whether it is ready for requests: exit status 0 if it is.",
@@ -47,7 +47,12 @@ def check_health(arguments: Sequence[str]) -> int:
         metavar="S",
         help="seconds to wait; default: %(default)s",
     )
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def check_health(arguments: Sequence[str]) -> int:
+    """0 if the server is ready, 1 if not; says why."""
+    given = health_parser().parse_args(arguments)
     url = urlsplit(given.url)
     connection = _connect(url, given.timeout, is_checked=bool(given.api_key))
     headers = {"Authorization": f"Bearer {given.api_key}"} if given.api_key else {}

@@ -2,21 +2,28 @@
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from engine_ext import ModelLoadError, check_model_file
 from unpaced.cli.flags import Action, read_command_line
+from unpaced.cli.models.model_word import is_model_word, source_flags
 from unpaced.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from unpaced.http.wire.listener import Listeners
 
 
 def serve(arguments: Sequence[str]) -> int:
     """Serve until a signal. Returns the exit status: 1 for what the user can put right."""
     try:
-        command = read_command_line(arguments)
+        command = read_command_line(_with_model_flag(arguments))
     except SettingsError as error:
         return _fail(str(error))
+    settings = command.settings
+    if command.action == "serve" and settings.supervise:
+        return _supervise(settings)
     for notice in command.notices:
         print(f"unpaced serve: {notice}", file=sys.stderr)
-    settings = command.settings
     if command.action in ("serve", "dry-run") and (settings.hf_repo or settings.model_url):
         from unpaced.download.model import with_local_model
         from unpaced.download.transfer import DownloadError
@@ -28,6 +35,12 @@ def serve(arguments: Sequence[str]) -> int:
     if command.action == "serve":
         return _serve(settings)
     return _instead(command.action, settings)
+
+
+def _with_model_flag(arguments: Sequence[str]) -> list[str]:
+    """`model.gguf -c 4096` as `--model model.gguf -c 4096`."""
+    given = list(arguments)
+    return source_flags(given[0]) + given[1:] if given and is_model_word(given[0]) else given
 
 
 def _instead(action: Action, settings: Settings) -> int:
@@ -56,6 +69,41 @@ def _instead(action: Action, settings: Settings) -> int:
         return _fail(str(error))
 
 
+def _supervise(settings: Settings) -> int:
+    """Hold the sockets for a server in a process of its own, which does all the rest."""
+    from unpaced.process.lean_structlog import import_structlog
+
+    import_structlog()
+    from unpaced.http.wire.listener import ListenError
+    from unpaced.process.logs import LogFileError, configure_logs
+    from unpaced.supervision.log_writer import LogWriter
+    from unpaced.supervision.supervisor import Supervisor
+
+    try:
+        configure_logs(settings, LogWriter(settings.log_file))
+        with _listeners(settings) as listeners:
+            return Supervisor(settings, listeners).run()
+    except (ListenError, LogFileError, ValueError) as error:
+        return _fail(str(error))
+
+
+def _listeners(settings: Settings) -> "Listeners":
+    """What the service manager has opened, else what --host and --port say.
+
+    Raises: ListenError; ValueError for Vertex AI's variables.
+    """
+    from unpaced.http.wire.inherited import inherited_listeners
+    from unpaced.http.wire.listener import open_listeners
+    from unpaced.routes.vertex import VertexAi
+
+    inherited = inherited_listeners()
+    if inherited is not None:
+        return inherited
+    vertex = VertexAi.from_environment()
+    port = settings.port if vertex is None else vertex.port
+    return open_listeners(settings.host, port, reuse_port=settings.reuse_port)
+
+
 def _serve(settings: Settings) -> int:
     from unpaced.process.lean_structlog import import_structlog
     from unpaced.process.scheduling import (
@@ -77,23 +125,22 @@ def _serve(settings: Settings) -> int:
         return _fail(str(error))
     import_structlog()
     from engine_ext import EngineError
-    from unpaced.http.wire.listener import ListenError, open_listeners
+    from unpaced.http.wire.descriptors import reserve_descriptors
+    from unpaced.http.wire.listener import ListenError
     from unpaced.http.wire.tls import TlsError, check_certificate
     from unpaced.process.context_check import check_context
     from unpaced.process.early_load import EarlyLoad
     from unpaced.process.logs import LogFileError
-    from unpaced.routes.vertex import VertexAi
 
     try:
         if settings.ssl_key_file is not None and settings.ssl_cert_file is not None:
             check_certificate(settings.ssl_key_file, settings.ssl_cert_file)
-        vertex = VertexAi.from_environment()
-        port = settings.port if vertex is None else vertex.port
-        listeners = open_listeners(settings.host, port, reuse_port=settings.reuse_port)
+        listeners = _listeners(settings)
     except (ListenError, TlsError, ValueError) as error:
         return _fail(str(error))
     try:
         with listeners:
+            reserve_descriptors()  # while there is one thread
             check_context(settings.engine_config())
             load = EarlyLoad(settings)
             from unpaced.process.process import ServerProcess  # most of a start's imports

@@ -103,12 +103,19 @@ class Admission:
     @property
     def n_waiting(self) -> int:
         """Sequences without a slot."""
-        return sum(map(len, self._queues.values()))
+        return sum(map(len, list(self._queues.values())))
 
     @property
     def n_tokens_waiting(self) -> int:
         """Prompt tokens of the sequences without a slot."""
         return self._n_tokens_waiting
+
+    @property
+    def used(self) -> float:
+        """Part of the queue's room that is taken, by requests or by tokens; 0 to 1."""
+        by_requests = self.n_waiting / self._max_requests if self._max_requests else 0.0
+        by_tokens = self._n_tokens_waiting / self._max_tokens if self._max_tokens else 0.0
+        return min(1.0, max(by_requests, by_tokens))
 
     @property
     def n_running(self) -> int:

@@ -24,7 +24,8 @@ class Choice:
     """Waits for its slot, hands the sequence to the engine and has written what comes of it.
 
     Call `start` or wait for `submit`, and `write_by` before anything else. Always `close` it: that
-    frees the slot.
+    frees the slot. `model`: the name that it counts under. `counts_prompt`: it is the first choice
+    of its prompt.
     """
 
     writer: ChoiceWriter
@@ -39,6 +40,8 @@ class Choice:
         on_start: Callable[["Choice", "TokenEvent"], None],
         on_end: Callable[["Choice"], None],
         arrived_us: int,
+        model: str,
+        counts_prompt: bool,
     ) -> None:
         self._engine = engine
         self._sequence = sequence
@@ -49,6 +52,8 @@ class Choice:
         self._is_closed = False
         self._draining: asyncio.Task[None] | None = None
         self.ticket = ticket
+        self.model = model
+        self.counts_prompt = counts_prompt
         self.arrived_us = arrived_us  # on the clock of the engine's events
         self.framing: Framing | None = None
         """Who writes the frames of tokens now; None: `read_frames` and `take_frames`."""

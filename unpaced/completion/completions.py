@@ -31,8 +31,7 @@ Writers = Callable[[ResponseFacts, Prompt, SequenceText], ChoiceWriter]
 class Observer(Protocol):
     """Counts what completions come to."""
 
-    @property
-    def inter_token(self) -> Histogram:
+    def inter_token(self, model: str) -> Histogram:
         """Gets the seconds between any two tokens of a sequence."""
 
     def observe_choice(self, choice: Choice) -> None:
@@ -75,6 +74,7 @@ class Completions:
     def _enter(self, compiled: CompiledRequest, arrived_us: int) -> list[Choice]:
         """Take places in the queue: `n_choices` for each prompt. Raises: ApiError."""
         body, host = compiled.body, self._host
+        model = host.names.of_request(body.model)
         sequences = [
             compiled.sequence(host, compiled.params.of_child(child), prompt)
             for prompt in compiled.prompts
@@ -93,8 +93,10 @@ class Completions:
                 on_start=self.slots.started,
                 on_end=self._observer.observe_choice,
                 arrived_us=arrived_us,
+                model=model,
+                counts_prompt=index % body.n_choices == 0,
             )
-            for ticket, sequence in zip(tickets, sequences, strict=True)
+            for index, (ticket, sequence) in enumerate(zip(tickets, sequences, strict=True))
         ]
 
     def _start(
@@ -114,7 +116,7 @@ class Completions:
                     index,
                     facts.pieces,
                     facts.settings.stop,
-                    self._observer.inter_token,
+                    self._observer.inter_token(choice.model),
                     ends_by_engine=compiled.ends_by_engine,
                 )
                 choice.write_by(

@@ -34,28 +34,28 @@ class CompletionResponse(Response):
         super().__init__()
         self._host = host
         self._live = live
-        self._facts = facts
-        self._choices = choices
+        self.facts = facts
+        self.choices = choices
 
     @property
     def is_running(self) -> bool:
         """Whether a choice has a slot."""
-        return any(choice.phase in ("prefill", "decode") for choice in self._choices)
+        return any(choice.phase in ("prefill", "decode") for choice in self.choices)
 
     @property
     def allows_control(self) -> bool:
         """Whether its request has asked for `reasoning_control`."""
-        return bool(self._facts.body.reasoning_control)
+        return bool(self.facts.body.reasoning_control)
 
     def end_reasoning(self) -> None:
         """Have every choice that is thinking stop with it."""
-        for choice in self._choices:
+        for choice in self.choices:
             choice.end_reasoning()
 
     def to_log(self) -> dict[str, Any]:
         """Figures of the log line: those of all choices, and the first one's."""
-        first = self._choices[0]
-        timings = [choice.sequence_text.timings for choice in self._choices]
+        first = self.choices[0]
+        timings = [choice.sequence_text.timings for choice in self.choices]
         entry = {
             "n_prompt": sum(t.n_prompt for t in timings),
             "n_cached": sum(t.n_cached for t in timings),
@@ -70,8 +70,8 @@ class CompletionResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
         record.work = self
-        record.unknown_samplers = self._facts.body.unknown_samplers
-        self._live[self._facts.completion_id] = self
+        record.unknown_samplers = self.facts.body.unknown_samplers
+        self._live[self.facts.completion_id] = self
         try:
             async with Disconnect(receive):
                 await self._run(scope, receive, send)
@@ -82,35 +82,35 @@ class CompletionResponse(Response):
         except ApiError as error:
             await error_response(error, scope["path"])(scope, receive, send)
         finally:
-            self._live.pop(self._facts.completion_id, None)
-            for choice in self._choices:
+            self._live.pop(self.facts.completion_id, None)
+            for choice in self.choices:
                 choice.close()
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._facts.body.stream:
+        if not self.facts.body.stream:
             response = Response(await self._whole(), media_type=JSON_TYPE)
             await response(scope, receive, send)
             return
-        interval = self._facts.body.sse_ping_interval
+        interval = self.facts.body.sse_ping_interval
         options = StreamOptions(
-            progress=bool(self._facts.body.return_progress),
+            progress=bool(self.facts.body.return_progress),
             ping_s=self._host.settings.sse_ping_interval if interval is None else interval,
         )
-        await stream(self._choices, scope, send, options)
+        await stream(self.choices, scope, send, options)
 
     async def _whole(self) -> bytes:
-        if len(self._choices) == 1:
-            await self._choices[0].run()
+        if len(self.choices) == 1:
+            await self.choices[0].run()
         else:
-            await _run_all(self._choices)
-        writers = [choice.writer for choice in self._choices]
+            await _run_all(self.choices)
+        writers = [choice.writer for choice in self.choices]
         for writer in writers:
             await self._drop_stop_probs(writer)
         return orjson.dumps(writers[0].respond(writers))
 
     async def _drop_stop_probs(self, writer: ChoiceWriter) -> None:
         """llama-server leaves out as many entries as the stop string has tokens."""
-        has_probs = writer.probs or self._facts.body.legacy_logprobs
+        has_probs = writer.probs or self.facts.body.legacy_logprobs
         if has_probs and writer.sequence_text.stopping_word:
             word = writer.sequence_text.stopping_word
             tokens = await self._host.engine.tokenize(word, add_special=False, parse_special=False)

@@ -47,6 +47,7 @@ class SequenceText:
         "_timings",
         "cut_line",
         "error",
+        "failed_by",
         "grammar_failure",
         "index",
         "is_over",
@@ -80,6 +81,8 @@ class SequenceText:
         """Of the text's lines, counted from 0, the one that is cut off after its indentation; -1:
         none is."""
         self.error: ApiError | None = None
+        self.failed_by = FinishReason.NONE
+        """What `error` is of."""
         self.grammar_failure = ""  # of the engine, with the end
         self.is_over = False
         self.n_cells = 0
@@ -217,3 +220,5 @@ class SequenceText:
             self.error = invalid(f"after {n} tokens all that the grammar allows is banned")
         elif reason is FinishReason.STOPPED:
             self.error = unavailable("the server is stopping")
+        if self.error is not None:
+            self.failed_by = reason

@@ -34,10 +34,14 @@ class SlotTable:
             # llama-server's tests look for its mark in the log.
             _log.debug("idle slot saved to the prompt cache: __TEST_TAG_CACHE_IDLE_SLOT__")
 
+    def running(self) -> list[bool]:
+        """Whether a slot has a sequence, for each slot."""
+        return [task is not None and task.choice.ticket.is_granted for task in self._tasks]
+
     @property
     def n_idle(self) -> int:
         """Slots without a sequence."""
-        return sum(task is None or not task.choice.ticket.is_granted for task in self._tasks)
+        return self.running().count(False)
 
     def to_json(self, n_ctx: int, n_cells: list[int]) -> list[dict[str, Any]]:
         """llama-server's array. `n_ctx`: tokens a slot may hold; `n_cells`: what each one holds.

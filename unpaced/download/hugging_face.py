@@ -37,7 +37,7 @@ def fetch_from_hub(repo: str, quant: str, file: str, *, token: str | None, offli
     `HF_ENDPOINT` the server. What was interrupted goes on where it stopped.
     Raises: DownloadError.
     """
-    cache = Path(os.environ.get("LLAMA_CACHE") or constants.HF_HUB_CACHE)
+    cache = hub_cache()
     if offline or constants.is_offline_mode():
         return _from_cache(cache, repo, quant, file, "offline")
     endpoint = os.environ.get("MODEL_ENDPOINT") or os.environ.get("HF_ENDPOINT")
@@ -63,6 +63,11 @@ def fetch_from_hub(repo: str, quant: str, file: str, *, token: str | None, offli
         if "Connect" in type(error).__name__ or "Timeout" in type(error).__name__:
             return _from_cache(cache, repo, quant, file, f"Hugging Face cannot be reached: {error}")
         raise
+
+
+def hub_cache() -> Path:
+    """The folder of what came from Hugging Face."""
+    return Path(os.environ.get("LLAMA_CACHE") or constants.HF_HUB_CACHE)
 
 
 def _list_files(api: huggingface_hub.HfApi, repo: str) -> Sequence[RepoSibling]:

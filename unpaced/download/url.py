@@ -1,14 +1,13 @@
 """A model from any URL, resumed where it was interrupted."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from unpaced.download.transfer import DownloadError, sha256_of, tell
+from unpaced.download.transfer import DownloadError, byte_bar, sha256_of, tell
 
 _ATTEMPTS: Final = 3
 _TIMEOUT: Final = httpx.Timeout(30.0)
@@ -17,10 +16,14 @@ _HUB: Final = "huggingface.co"
 
 def cache_path(url: str) -> Path:
     """Where a URL's file is kept: in LLAMA_CACHE, or llama.cpp's folder in the user's cache."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(os.environ.get("LLAMA_CACHE") or Path(home) / "llama.cpp")
     name = Path(unquote(urlsplit(url).path)).name
-    return folder / (name or "model.gguf")
+    return url_cache() / (name or "model.gguf")
+
+
+def url_cache() -> Path:
+    """The folder of what came from URLs."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("LLAMA_CACHE") or Path(home) / "llama.cpp")
 
 
 def fetch_url(url: str, path: Path, *, token: str, offline: bool) -> None:
@@ -73,17 +76,12 @@ def _download(url: str, partial: Path, token: str) -> None:
         n_done = n_have if is_rest else 0
         n_all = n_done + int(response.headers.get("content-length", 0))
         tell(f"{url}: {n_all / 1e6:.1f} MB" + (f", {n_done / 1e6:.1f} there" if n_done else ""))
-        with partial.open("ab" if is_rest else "wb") as file:
+        mode = "ab" if is_rest else "wb"
+        with partial.open(mode) as file, byte_bar(partial.stem, n_all, n_done=n_done) as bar:
             for chunk in response.iter_raw():  # as it comes: what came before a cut is kept
                 file.write(chunk)
                 n_done += len(chunk)
-                _show(n_done, n_all)
+                bar.update(len(chunk))
     if n_all and n_done != n_all:
         raise httpx.ReadError(f"{n_done} of {n_all} bytes came")
     tag_file.unlink(missing_ok=True)
-
-
-def _show(n_done: int, n_all: int) -> None:
-    if sys.stderr.isatty() and n_all:
-        end = "\n" if n_done >= n_all else ""
-        print(f"\r{n_done / n_all:6.1%} of {n_all / 1e6:.0f} MB", end=end, file=sys.stderr)

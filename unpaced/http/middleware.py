@@ -28,6 +28,8 @@ ALWAYS: Final = frozenset(
 )
 # Answered without an API key.
 PUBLIC: Final = ALWAYS - {"/metrics"} | {"/health", "/v1/health"}
+# The scripts and styles of the page at / are answered as that is.
+PAGE_FOLDER: Final = "/page/"
 # What wakes a sleeping server besides POST.
 _WAKING: Final = frozenset({"/slots", "/tokenizer_info"})
 # What needs a slot: refused before its body is looked at while nobody else can even wait.
@@ -43,8 +45,9 @@ class RequestMiddleware:
     """The outermost layer of the application.
 
     `prefix`: what every path begins with. `check_room` raises the ApiError of a completion that
-    could not even wait. `awake`: the model is there inside; None: it always is. `on_answered` gets
-    a route's template and the status.
+    could not even wait. `awake`: the model is there inside; None: it always is. `has_page`: / and
+    what is below PAGE_FOLDER are this server's page, not a folder of the user's. `on_answered` gets
+    a route's template and the status, `on_concluded` the whole request; None: nobody asks.
     """
 
     def __init__(
@@ -58,13 +61,17 @@ class RequestMiddleware:
         cors: CorsPolicy,
         check_room: Callable[[], None],
         awake: Callable[[], AbstractAsyncContextManager[None]] | None,
+        has_page: bool,
         on_answered: Callable[[str, int], None],
+        on_concluded: Callable[[Scope, RequestRecord], None] | None = None,
     ) -> None:
         self._app = app
         self._gate = gate
         self._check_room = check_room
         self._awake = awake
+        self._has_page = has_page
         self._on_answered = on_answered
+        self._on_concluded = on_concluded
         self._prefix = prefix
         self._keys = keys
         self._hosts = hosts
@@ -123,13 +130,13 @@ class RequestMiddleware:
             if refusal is not None:
                 return refusal
         refusal = None if path in ALWAYS else self._gate.refusal()
-        if refusal is not None:
+        if refusal is not None and not self._is_of_page(path):
             return refusal
         key = self._keys.find(scope["headers"])
         # Whose request it is, for who shares slots fairly; 0 on public paths.
         scope.setdefault("state", {})["api_key_index"] = key or 0
         client_key.set(key or 0)
-        if key is None and path not in PUBLIC:
+        if key is None and path not in PUBLIC and not self._is_of_page(path):
             return unauthorized()
         if path in _COMPLETING and scope["method"] == "POST":
             try:
@@ -138,10 +145,15 @@ class RequestMiddleware:
                 return error.with_traceback(None)  # its frames would hold it: a cycle
         return None
 
+    def _is_of_page(self, path: str) -> bool:
+        return self._has_page and path.startswith(PAGE_FOLDER)
+
     def _conclude(self, scope: Scope, record: RequestRecord) -> None:
         route = scope.get("route")
         template = getattr(route, "path", _OTHER)
         self._on_answered(template, record.status)
+        if self._on_concluded is not None:
+            self._on_concluded(scope, record)
         # Probes and scrapes come every few seconds and say nothing.
         quiet = scope["method"] == "GET" and record.status < 400
         level = self._log.debug if quiet else self._log.info

@@ -35,7 +35,7 @@ class LlamacppMetrics:
 
     def render(self, stats: EngineStats) -> str:
         """The block, in Prometheus' text format 0.0.4."""
-        m = self._metrics
+        m = self._metrics.total()
         prompt_rate, predicted_rate = self._rates()
         counters: list[tuple[str, str, float]] = [
             (
@@ -102,10 +102,9 @@ class LlamacppMetrics:
 
     def _rates(self) -> tuple[float, float]:
         """Tokens a second of prompts and of generation, over the window's busy time."""
-        m, samples = self._metrics, self._samples
+        m, samples = self._metrics.total(), self._samples
         # The first token of a completion comes with its prompt: steps, not tokens, count.
-        n_steps = sum(m.inter_token.counts)
-        now = _Sample(time.monotonic(), m.n_prompt, m.prompt_us, n_steps, m.predicted_us)
+        now = _Sample(time.monotonic(), m.n_prompt, m.prompt_us, m.n_steps, m.predicted_us)
         while len(samples) > 1 and samples[1].at < now.at - WINDOW_S:
             samples.popleft()
         old = samples[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from engine_ext import BuildInfo, DecodeLoop, EngineState, read_build_info
+from engine_ext import BuildInfo, read_build_info
 from unpaced.chat.templates import ChatTemplates
 from unpaced.completion.admission import Admission
 from unpaced.completion.completions import Completions
@@ -20,9 +20,15 @@ from unpaced.http.gate import Gate
 from unpaced.http.hosts import HostPolicy
 from unpaced.http.middleware import RequestMiddleware
 from unpaced.http.routing import Routes
-from unpaced.metrics.llamacpp_metrics import LlamacppMetrics
-from unpaced.metrics.metrics import LiveCollector, Metrics
+from unpaced.metrics.gpu_collector import GpuCollector
+from unpaced.metrics.gpu_watch import GpuWatch
+from unpaced.metrics.live_collector import LiveCollector
+from unpaced.metrics.loop_lag import LoopLag
+from unpaced.metrics.metrics import Metrics
+from unpaced.metrics.page import MetricsPage
+from unpaced.metrics.restarts import RestartCollector
 from unpaced.process.life import Life
+from unpaced.process.past_servers import PastServers
 from unpaced.process.sleep import Sleep
 from unpaced.request.model_host import ModelHost
 from unpaced.routes import (
@@ -47,7 +53,10 @@ from unpaced.settings import Settings
 
 if TYPE_CHECKING:
     from engine_ext import Engine
+    from unpaced.traces.traces import Traces
 
+# NVML answers within milliseconds, at its start within seconds.
+_GPU_DEADLINE_S: Final = 10.0
 _ROUTES: Final = (
     chat,
     completions,
@@ -75,9 +84,13 @@ def create_app(
 
     `app.state` has the parts that routes find by `unpaced.routes.parts`; `app.state.loaded` is the
     task that loads, and fails with engine_ext's ModelLoadError.
+
+    Raises: ValueError beginning with a setting's name.
     """
     build = read_build_info()
-    metrics = Metrics()
+    host = ModelHost(engine, settings, fingerprint=f"b1-{build.llama_commit[:7]}")
+    metrics = Metrics(host.names.aliases)
+    traces = _traces(metrics, build) if settings.traces else None
     gate = Gate(metrics.rejected)
     admission = Admission(
         settings.n_slots,
@@ -85,12 +98,12 @@ def create_app(
         settings.max_queue_tokens,
         on_refusal=partial(metrics.rejected, "queue_full"),
     )
-    host = ModelHost(engine, settings, fingerprint=f"b1-{build.llama_commit[:7]}")
     templates = ChatTemplates(settings)
     sleep = None
     if new_engine is not None and settings.sleep_idle_seconds > 0:
         sleep = Sleep(host, settings.sleep_idle_seconds, new_engine)
-    groups = _groups()
+    loop_lag, gpu_watch = LoopLag(), _gpu_watch(settings, build)
+    groups = described_routes()
     prefix, keys = settings.api_prefix, settings.read_api_keys()
     endpoints = [route for group in groups for route in group.served(prefix)]
     openapi = openapi_route(groups, prefix, has_keys=bool(keys))
@@ -106,46 +119,51 @@ def create_app(
                 cors=CorsPolicy(settings),
                 check_room=admission.check_room,
                 awake=None if sleep is None else sleep.awake,
+                has_page=settings.ui and settings.path is None,
                 on_answered=metrics.answered,
+                on_concluded=None if traces is None else traces.conclude,
             ),
             Middleware(DirectRoutes, routes=endpoints),
         ],
         exception_handlers={kind: handle_error for kind in (*REFUSALS, Exception)},
-        lifespan=Life(host, gate, admission, templates, sleep).run,
+        lifespan=Life(host, gate, admission, templates, sleep, loop_lag, gpu_watch, traces).run,
     )
     app.router.redirect_slashes = False
-    _collect(metrics, host, admission, build)
     app.state.limits = settings
     app.state.gate = gate
     app.state.host = host
-    app.state.completions = Completions(host, admission, metrics)
+    completions = app.state.completions = Completions(host, admission, metrics)
     app.state.templates = templates
     app.state.metrics = metrics
-    app.state.llamacpp_metrics = LlamacppMetrics(metrics, admission)
+    metrics.registry.register(LiveCollector(host, admission, completions.slots, loop_lag, build))
+    past = PastServers.of_environment() or PastServers()
+    metrics.registry.register(RestartCollector(past.restarts, past.last_cause, past.n_refused))
+    if gpu_watch is not None:
+        metrics.registry.register(GpuCollector(gpu_watch))
+    app.state.metrics_page = MetricsPage(metrics, host, admission, completions.slots)
     return app
 
 
-def _collect(metrics: Metrics, host: ModelHost, admission: Admission, build: BuildInfo) -> None:
-    """Have a scrape read the engine's counters and the queue."""
-
-    def decode_loop() -> DecodeLoop | None:
-        engine = host.engine
-        return engine.decode_loop if engine.state is EngineState.READY else None
-
-    LiveCollector(
-        metrics,
-        lambda: host.engine.stats(),
-        lambda: (admission.n_running, admission.n_waiting, admission.n_tokens_waiting),
-        {
-            "version": build.version,
-            "llama_commit": build.llama_commit,
-            "profile": build.profile,
-        },
-        decode_loop,
-    )
+def _gpu_watch(settings: Settings, build: BuildInfo) -> GpuWatch | None:
+    is_on = settings.gpu_metrics == "on" or (settings.gpu_metrics == "auto" and build.gpu == "CUDA")
+    if not (is_on and settings.metrics):
+        return None
+    return GpuWatch(settings.gpu_metrics_interval, _GPU_DEADLINE_S)
 
 
-def _groups() -> list[Routes]:
+def _traces(metrics: Metrics, build: BuildInfo) -> "Traces":
+    """Raises: ValueError where the extra is not installed, or a variable asks for another way."""
+    try:
+        from unpaced.traces.traces import Traces
+    except ImportError as error:
+        raise ValueError(
+            f"traces: needs {error.name}, which is not installed: pip install 'unpaced[otel]'"
+        ) from None
+    return Traces(metrics.registry, build.version)
+
+
+def described_routes() -> list[Routes]:
+    """Every group of routes that this server has."""
     groups = [module.routes for module in _ROUTES]
     vertex = VertexAi.from_environment()
     if vertex is not None:

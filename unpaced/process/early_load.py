@@ -5,6 +5,7 @@ import time
 from engine_ext import Engine, NativeLog
 from unpaced.process.engine_watch import ENGINE_LOST
 from unpaced.process.logs import configure_logs, open_log_file
+from unpaced.process.past_servers import PastServers
 from unpaced.settings import Settings
 
 
@@ -22,7 +23,8 @@ class EarlyLoad:
         self.native_log = NativeLog(
             native_level, max_bytes=settings.log_queue_bytes, abort_status=ENGINE_LOST
         )
-        configure_logs(settings, self.native_log)
+        is_supervised = PastServers.of_environment() is not None
+        configure_logs(settings, self.native_log, keeps_file=is_supervised)
         open_log_file(settings, self.native_log)
         self.engine = Engine(settings.engine_config())
         self.began_s: float | None = None

@@ -84,8 +84,10 @@ def _pass_on(
     return (event,), {}
 
 
-def configure_logs(settings: Settings, writer: LineWriter) -> None:
+def configure_logs(settings: Settings, writer: LineWriter, *, keeps_file: bool = False) -> None:
     """Make structlog's events and the standard library's records lines of the same form.
+
+    A log file begins anew, unless `keeps_file`: it tells why the server before this one ended.
 
     Raises: LogFileError.
     """
@@ -99,7 +101,7 @@ def configure_logs(settings: Settings, writer: LineWriter) -> None:
         )
     shared.append(structlog.processors.format_exc_info)
     root = logging.getLogger()
-    root.handlers = _handlers(settings, shared, writer)
+    root.handlers = _handlers(settings, shared, writer, keeps_file=keeps_file)
     logger = EventLogger(root.handlers)
     structlog.configure(
         processors=[*shared, _pass_on],
@@ -127,7 +129,11 @@ def open_log_file(settings: Settings, log: NativeLog) -> None:
 
 
 def _handlers(
-    settings: Settings, shared: list[structlog.typing.Processor], writer: LineWriter
+    settings: Settings,
+    shared: list[structlog.typing.Processor],
+    writer: LineWriter,
+    *,
+    keeps_file: bool,
 ) -> list[logging.Handler]:
     if settings.log_disable:
         return [logging.NullHandler()]
@@ -136,7 +142,8 @@ def _handlers(
     colors = settings.log_colors == "on" or (settings.log_colors == "auto" and stream.isatty())
     if settings.log_file is not None:
         try:
-            settings.log_file.write_bytes(b"")
+            with settings.log_file.open("ab" if keeps_file else "wb"):
+                pass
         except OSError as error:
             raise LogFileError(
                 f"--log-file: cannot write {settings.log_file}: {error.strerror}"

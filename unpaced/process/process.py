@@ -25,9 +25,12 @@ from unpaced.process.early_load import EarlyLoad
 from unpaced.process.engine_watch import ENGINE_LOST, EngineWatch
 from unpaced.process.heap_watch import HeapWatch
 from unpaced.process.logs import LogFileError, open_log_file
+from unpaced.process.service_manager import ServiceManager
+from unpaced.process.stack_dump import write_stacks_on_signal
 from unpaced.process.start_report import (
     LoadProgress,
     curl_line,
+    tell_kernels,
     tell_loop,
     tell_memory,
     tell_threads,
@@ -65,6 +68,7 @@ class ServerProcess:
         self._server.on_refused = partial(self._app.state.metrics.rejected, "connections")
         self._watch = EngineWatch(settings.stall_timeout, TICK_S)
         self._heap = HeapWatch(give_back_heap)
+        self._manager = ServiceManager.of_environment()
         self._signal_count = 0
         self._background: set[asyncio.Task[None]] = set()
         self._load_error: Exception | None = None
@@ -74,6 +78,7 @@ class ServerProcess:
 
     def run(self) -> int:
         """Serve until told to stop. Raises: engine_ext's ModelLoadError."""
+        write_stacks_on_signal()
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._run())
@@ -114,6 +119,7 @@ class ServerProcess:
             url=", ".join(urls),
             model=str(self._settings.model),
         )
+        self._manager.tell(mainpid=os.getpid())
         self._tell_prompt_cache()
         loaded: asyncio.Task[None] = self._app.state.loaded
         draw = partial(self._native_log.write, LogTarget.STDERR)
@@ -122,6 +128,7 @@ class ServerProcess:
             await asyncio.wait([loaded], timeout=progress.every_s)
             if not loaded.done():
                 progress.show(self._engine.load_progress)
+                self._look_at_load()
         progress.clear()
         if loaded.cancelled():
             return
@@ -137,6 +144,7 @@ class ServerProcess:
             self._log.warning("--gpu-layers has no effect: this build has no GPU support")
         if has_gpu:
             tell_loop(self._log, decode_loop)
+            tell_kernels(self._log, decode_loop, self._settings.kernels)
         if self._settings.kernels == "own" and decode_loop.loop == "host":
             self._log.warning("--kernels has no effect: the GPU does not run the token loop")
         tell_memory(self._log, decode_loop, self._engine.stats().n_window_graphs)
@@ -151,6 +159,7 @@ class ServerProcess:
             decode_core=placement.decode_cores[0] if placement.is_pinned else None,
             seconds=round(time.monotonic() - began_s, 2),
         )
+        self._manager.tell(ready=1, status=self._serving())
         if not (self._settings.logs_json or self._settings.log_disable):
             line = curl_line(urls[0], self._settings)
             self._native_log.write(LogTarget.STDERR, line + "\n")
@@ -200,6 +209,7 @@ class ServerProcess:
             os._exit(128 + number)
         self._log.info("stopping", signal=signal.Signals(number).name)
         self._gate.phase = Phase.DRAINING
+        self._manager.tell(stopping=1, status="lets running requests end")
         self._start(self._drain())
 
     async def _drain(self) -> None:
@@ -218,8 +228,34 @@ class ServerProcess:
         if self._gate.phase is Phase.READY:
             self._heap.look()
         self._look_after_engine()
+        self._report()
+
+    # -- what a service manager is told ---------------------------------------------------------
+
+    def _report(self) -> None:
+        """Once a second: where the server is, and that it is well as long as the engine moves."""
+        phase = self._gate.phase
+        is_moving = phase is Phase.LOADING or self._watch.is_moving(self._host.engine)
+        if phase is Phase.LOADING:
+            progress = f"{self._engine.load_progress:.0%}"
+            self._manager.tell(status=f"loads {self._settings.model.name}: {progress}")
+        elif not is_moving and phase is not Phase.FAILED:
+            seconds = f"{self._watch.silence_s:.0f} s"
+            self._manager.tell(status=f"the decode thread has not moved for {seconds}")
+        elif phase is Phase.READY:
+            self._manager.tell(status=self._serving())
+        if is_moving and phase is not Phase.FAILED:
+            self._manager.beat()
+
+    def _serving(self) -> str:
+        return f"serves {self._host.names.first}"
 
     # -- end without the engine -----------------------------------------------------------------
+
+    def _look_at_load(self) -> None:
+        why = self._watch.look_at_load(self._engine)
+        if why is not None:
+            self._engine.abandon(why)  # the load fails by it
 
     def _look_after_engine(self) -> None:
         gate = self._gate
@@ -229,6 +265,7 @@ class ServerProcess:
         if why is not None:
             gate.phase, gate.failure = Phase.FAILED, why
             self._log.error("the engine is lost", reason=why)
+            self._manager.tell(stopping=1, status=f"the engine is lost: {why}")
             self._start(self._end_without_engine(why))
 
     async def _end_without_engine(self, why: str) -> None:

@@ -3,6 +3,7 @@
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
@@ -76,6 +77,30 @@ def tell_loop(log: structlog.stdlib.BoundLogger, loop: DecodeLoop) -> None:
         more = {"cause": loop.choice} if loop.choice else {}
         more["cost"] = _COST_OF_A_SPLIT
     log.warning(f"the token loop is: {loop.loop}", reason=loop.reason, **more)
+
+
+def tell_kernels(log: structlog.stdlib.BoundLogger, loop: DecodeLoop, kernels: str) -> None:
+    """One line about whose kernels compute a step; what each shape's test took for who debugs.
+
+    `kernels` is the setting: with auto the shapes that there was no time to measure are counted.
+    """
+    if not loop.phase_trials:
+        return
+    counts = Counter[str]()
+    for phase in loop.phases:
+        counts[str(phase["kernels"])] += int(phase["n"])
+    unmeasured = sum(not (t["measured"] or t["remembered"]) for t in loop.phase_trials)
+    log.info(
+        "kernels of a step's phases",
+        own=counts["own"],
+        ggml=counts["ggml"],
+        test_ms=round(sum(float(trial["ms"]) for trial in loop.phase_trials), 1),
+        **({"unmeasured": unmeasured} if kernels == "auto" and unmeasured else {}),
+    )
+    for trial in loop.phase_trials:
+        log.debug("phases of one shape", **trial)
+    for length in loop.prompt_lengths:
+        log.debug("prompts of one length", **length)
 
 
 def tell_memory(log: structlog.stdlib.BoundLogger, loop: DecodeLoop, n_window_graphs: int) -> None:

@@ -35,7 +35,7 @@ class UvicornServer(uvicorn.Server):
         )
         self.on_started: Callable[[], None] = lambda: None
         self.on_second: Callable[[], None] = lambda: None
-        self.on_refused: Callable[[], None] = lambda: None
+        self.on_refused: Callable[[int], None] = lambda _: None
         self._ending = asyncio.Event()
         super().__init__(
             uvicorn.Config(

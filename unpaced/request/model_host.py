@@ -30,6 +30,10 @@ class ModelNames:
             aliases = (str(settings.model) if given else settings.model.name,)
         return cls(aliases, _split(settings.tags))
 
+    def of_request(self, asked: object) -> str:
+        """The one that a request's `model` asks for; the first, if it is none of them."""
+        return asked if isinstance(asked, str) and asked in self.aliases else self.first
+
     @property
     def first(self) -> str:
         """The one that answers bear: the first by the alphabet."""

@@ -5,8 +5,7 @@ from starlette.requests import Request
 from unpaced.chat.templates import ChatTemplates
 from unpaced.completion.completions import Completions
 from unpaced.http.gate import Gate
-from unpaced.metrics.llamacpp_metrics import LlamacppMetrics
-from unpaced.metrics.metrics import Metrics
+from unpaced.metrics.page import MetricsPage
 from unpaced.request.model_host import ModelHost
 
 
@@ -34,7 +33,7 @@ def gate_of(request: Request) -> Gate:
     return gate
 
 
-def metrics_of(request: Request) -> tuple[Metrics, LlamacppMetrics]:
-    """Our metrics, and the same by llama-server's names."""
-    state = request.app.state
-    return state.metrics, state.llamacpp_metrics
+def metrics_page_of(request: Request) -> MetricsPage:
+    """What GET /metrics shows."""
+    page: MetricsPage = request.app.state.metrics_page
+    return page

@@ -35,6 +35,8 @@ ALIASES: Final = {
 class CompletionBody(SamplingFields):
     """What a client may send. None is "the server's default"."""
 
+    model: Any = None
+    """Only a name to count the completion under: whatever it says, the one model answers."""
     prompt: Any = None
     n_predict: Annotated[int | None, Whole(-1, INT32_MAX)] = None
     n_cmpl: Annotated[int | None, Whole(1, MAX_CHOICES)] = None

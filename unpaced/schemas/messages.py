@@ -14,6 +14,7 @@ from unpaced.schemas.sampling import SamplingFields
 
 _DEFAULT_MAX_TOKENS: Final = 4096
 PASSED: Final = frozenset(SamplingFields.model_fields) | {
+    "model",
     "stream",
     "cache_prompt",
     "id_slot",

@@ -32,7 +32,6 @@ DROPPED: Final = (
     "include",
     "max_tool_calls",
     "metadata",
-    "model",
     "prompt_cache_key",
     "prompt_cache_retention",
     "safety_identifier",

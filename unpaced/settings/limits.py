@@ -141,6 +141,16 @@ class LimitSettings(OptionGroup):
             metavar="S",
         ),
     ] = 5.0
+    supervise: Annotated[
+        bool,
+        Option(
+            ("--supervise",),
+            "serve in a process of its own, which is replaced where it dies or hangs; this one "
+            "keeps the sockets, and ends with status 1 for what somebody has to put right, or "
+            "after five starts in a row that failed (docs/operating.md)",
+            off_flags=("--no-supervise",),
+        ),
+    ] = False
 
     @field_validator("sleep_idle_seconds")
     @classmethod

@@ -89,6 +89,16 @@ class LogSettings(OptionGroup):
         ),
     ] = True
 
+    traces: Annotated[
+        bool,
+        Option(
+            ("--traces",),
+            "send OpenTelemetry spans of requests by OTLP/HTTP, where the OTEL_* variables say; "
+            "needs unpaced[otel]",
+            off_flags=("--no-traces",),
+        ),
+    ] = False
+
     @property
     def level(self) -> str:
         """The log level in force."""

@@ -16,9 +16,11 @@ from unpaced.settings.device import DeviceSettings
 from unpaced.settings.fit import FitSettings
 from unpaced.settings.grammar import GrammarSettings
 from unpaced.settings.http import HttpSettings
+from unpaced.settings.kernel_choices import kernel_choices
 from unpaced.settings.limits import LimitSettings
 from unpaced.settings.loading import LoadSettings
 from unpaced.settings.log import LogSettings
+from unpaced.settings.metrics import MetricsSettings
 from unpaced.settings.model import ModelSettings
 from unpaced.settings.options.origin import name_origin
 from unpaced.settings.options.pairs import split_list
@@ -36,6 +38,7 @@ class Settings(
     AccessSettings,
     PageSettings,
     HttpSettings,
+    MetricsSettings,
     ChatSettings,
     SamplingSettings,
     SlotSettings,
@@ -125,6 +128,7 @@ class Settings(
             n_gpu_layers=self.gpu_layers,
             decode_loop=self.decode_loop,
             kernels=self.kernels,
+            kernel_choices=kernel_choices() if self.kernels == "auto" else None,
             require_device=self.require_device,
             flash_attn=self.flash_attn,
             cache_type_k=self.cache_type_k,

@@ -9,6 +9,7 @@
 #include "device/draw/text_penalties.cuh"
 #include "device/draw/warp_chain.cuh"
 #include "device/draw/wide_draw.cuh"
+#include "device/launch/early_start.cuh"
 #include "device/state/cuda_memory.h"
 
 namespace unpaced {
@@ -18,6 +19,8 @@ constexpr int kScanThreads = 256;
 
 // The best key of every group, four logits a thread, eight threads a group; blockIdx.y is the row.
 __global__ void scan_row(const __grid_constant__ StepKernelArguments a) {
+  let_later_kernels_start(true);
+  await_earlier_kernels();
   const StepRow& row = a.rows[blockIdx.y];
   const float* logits = row.logits;
   const std::int32_t n_vocab = row.n_vocab;
@@ -252,6 +255,7 @@ __device__ void finish_report(Drawing& d, TokenId token) {
 //   the end     the first thread            one store publishes the token; nothing reads after it
 __global__ void __launch_bounds__(kThreads)
     draw_and_feed(const __grid_constant__ StepKernelArguments a) {
+  await_earlier_kernels();
   const StepRow& row = a.rows[blockIdx.y];
   DeviceSamplerState& s = *row.sampling;
   const auto rank = static_cast<std::int32_t>(blockIdx.x);
@@ -323,8 +327,14 @@ void launch_step_kernels(const StepKernelArguments& a, const DrawLaunch& draw,
   const std::int32_t n_vocab = a.rows[0].n_vocab;
   const std::int32_t n_threads = (n_vocab + 3) / 4;
   const auto n_blocks = static_cast<unsigned>((n_threads + kScanThreads - 1) / kScanThreads);
-  scan_row<<<dim3(n_blocks, kStepRows), kScanThreads, 0, stream>>>(a);
-  cuda_check(cudaGetLastError(), "scan_row");
+  cudaLaunchAttribute early = early_start();
+  cudaLaunchConfig_t scan = {};
+  scan.gridDim = dim3(n_blocks, kStepRows);
+  scan.blockDim = dim3(kScanThreads);
+  scan.stream = stream;
+  scan.attrs = &early;
+  scan.numAttrs = draw.starts_early ? 1 : 0;
+  cuda_check(cudaLaunchKernelEx(&scan, scan_row, a), "scan_row");
   const DrawConfig config(draw, kStepRows, stream);
   cuda_check(cudaLaunchKernelEx(&config.get(), draw_and_feed, a), "draw_and_feed");
 }

@@ -90,6 +90,10 @@ class AccessList {
       found_.writes.push_back(part.out);
     }
   }
+  void add(const AttentionLaunch& launch) {
+    for (const ggml_tensor* source : launch.part.out->src) read(source);
+    if (launch.writes_out) write(launch.part.out);
+  }
 
   const StepGraph& graph_;
   const StepPhase& phase_;

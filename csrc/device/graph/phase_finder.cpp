@@ -32,12 +32,12 @@ class PhaseFinder {
   using Found = std::optional<StepPhase>;
 
   Found phase_at(std::size_t i) {
-    for (const auto& find : {&PhaseFinder::norm, &PhaseFinder::attention_input,
-                             &PhaseFinder::feed_forward, &PhaseFinder::product}) {
+    for (const auto& find :
+         {&PhaseFinder::norm, &PhaseFinder::attention_input, &PhaseFinder::attention,
+          &PhaseFinder::feed_forward, &PhaseFinder::product}) {
       if (Found found = (this->*find)(i)) return found;
     }
     if (const auto* other = get<OtherPart>(parts_[i])) why_[i] = other->why;
-    if (get<AttentionPart>(parts_[i])) why_[i] = "attention";
     if (why_[i].empty()) why_[i] = "it stands by itself";
     return {};
   }
@@ -139,6 +139,16 @@ class PhaseFinder {
     std::vector<PhaseLaunch> launches = launches_of(by_type(input.products));
     launches.emplace_back(std::move(input.rope));
     return make(PhaseKind::kAttentionInput, i, input.end, std::move(launches));
+  }
+
+  Found attention(std::size_t i) {
+    const auto* part = get<AttentionPart>(parts_[i]);
+    if (part == nullptr || refused(i, kernels_.why_no_attention(*part))) return {};
+    return make(PhaseKind::kAttention, i, i + 1,
+                {AttentionLaunch{.part = *part,
+                                 .n_parts = kernels_.attention_parts(*part),
+                                 .writes_out = true,
+                                 .rounded = nullptr}});
   }
 
   // The product behind part i that takes its values.

@@ -36,13 +36,19 @@ class PhaseJoiner {
         borders_(fusion_borders(graph)) {}
 
   std::vector<StepPhase> join() {
-    while (give_up_refused() || give_up_norms() || give_up_borders() || give_up_conflicts()) {
+    while (give_up_any()) {
     }
     for (StepPhase& phase : ours_) round_inputs(phase);
     return fill();
   }
 
  private:
+  bool give_up_any() {
+    if (give_up_refused() || give_up_norms()) return true;
+    for (StepPhase& phase : ours_) round_attention(phase);
+    return give_up_borders() || give_up_conflicts();
+  }
+
   bool is_border(std::int32_t i) const { return borders_[static_cast<std::size_t>(i)]; }
 
   // The phases that there is something against; false: none.
@@ -109,6 +115,24 @@ class PhaseJoiner {
     });
   }
 
+  // Attention leaves its row rounded, if a product of ours takes all heads as one row.
+  void round_attention(StepPhase& phase) const {
+    auto* launch = std::get_if<AttentionLaunch>(&phase.launches.front());
+    if (launch == nullptr) return;
+    const ggml_tensor* out = launch->part.out;
+    const std::vector<std::int32_t> readers = graph_.computing_readers(out);
+    std::size_t n_rounded = 0;
+    launch->rounded = nullptr;
+    for (const std::int32_t reader : readers) {
+      const ggml_tensor* row = graph_.node(reader)->src[1];
+      if (!reads_rounded(reader, out) || row->ne[0] != ggml_nelements(out)) continue;
+      launch->rounded = row;
+      ++n_rounded;
+    }
+    launch->writes_out = n_rounded < readers.size() || readers.empty() ||
+                         (out->flags & GGML_TENSOR_FLAG_OUTPUT) != 0;
+  }
+
   // Something computes between two nodes.
   bool computes(std::int32_t begin, std::int32_t end) const {
     return graph_.next_computing(begin) < end;
@@ -144,11 +168,14 @@ class PhaseJoiner {
     });
   }
 
-  // A norm's phase has rounded it.
+  // A norm's phase has rounded it, or attention's.
   bool is_rounded_already(const ggml_tensor* values) const {
     return std::ranges::any_of(ours_, [&](const StepPhase& phase) {
       const auto* norm = std::get_if<NormLaunch>(&phase.launches.front());
-      return norm != nullptr && norm->rounds && norm->part.out == values;
+      const auto* attention = std::get_if<AttentionLaunch>(&phase.launches.front());
+      return (norm != nullptr && norm->rounds && norm->part.out == values) ||
+             (attention != nullptr && attention->rounded != nullptr &&
+              attention->part.out == values);
     });
   }
 
@@ -218,8 +245,9 @@ std::vector<StepPhase> plan_phases(const StepGraph& graph, const PhaseKernels& k
   const std::vector<StepPart> parts = find_parts(graph);
   std::vector<StepPhase> phases =
       PhaseJoiner(graph, parts, kernels, find_phases(parts, kernels)).join();
-  for (std::size_t i = 0; i + 1 < phases.size(); ++i) {
-    phases[i].next_is_ours = phases[i + 1].kind != PhaseKind::kGgml;
+  // What comes behind the graph waits before it reads, or is no kernel.
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    phases[i].next_is_ours = i + 1 == phases.size() || phases[i + 1].kind != PhaseKind::kGgml;
   }
   return phases;
 }
@@ -232,6 +260,8 @@ std::string name_of(PhaseKind kind) {
       return "norm";
     case PhaseKind::kAttentionInput:
       return "attention input";
+    case PhaseKind::kAttention:
+      return "attention";
     case PhaseKind::kFeedForward:
       return "feed-forward";
     case PhaseKind::kProduct:

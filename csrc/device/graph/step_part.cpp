@@ -11,6 +11,15 @@ bool is_row(const ggml_tensor* tensor) {
   return is_contiguous_f32(tensor) && ggml_nrows(tensor) == 1;
 }
 
+// Of so many tokens as kernels of ours take at once.
+bool are_few_rows(const ggml_tensor* tensor) {
+  return tensor->ne[1] <= kStepTokens && tensor->ne[2] == 1 && tensor->ne[3] == 1;
+}
+
+bool are_rows(const ggml_tensor* tensor) {
+  return is_contiguous_f32(tensor) && are_few_rows(tensor);
+}
+
 bool is_unshared(const StepGraph& graph, const ggml_tensor* tensor) {
   return graph.readers(tensor).size() == 1 && (tensor->flags & GGML_TENSOR_FLAG_OUTPUT) == 0;
 }
@@ -49,8 +58,10 @@ class PartFinder {
   static std::string why_unknown(const ggml_tensor* node) {
     if (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID) {
       if (!is_weight(node->src[0])) return "a product with what is no weight";
-      if (ggml_nrows(node->src[1]) != 1) return "a product with several vectors";
+      if (node->op == GGML_OP_MUL_MAT_ID) return "experts of several tokens";
+      if (!are_few_rows(node->src[1])) return "a product with many vectors";
     }
+    if (node->op == GGML_OP_FLASH_ATTN_EXT) return "attention of several tokens";
     if (node->op == GGML_OP_SET_ROWS) return "a cache of another layout";
     return ggml_op_name(node->op);
   }
@@ -67,7 +78,7 @@ class PartFinder {
 
   Found norm(std::int32_t i) const {
     const ggml_tensor* node = graph_.node(i);
-    if (node->op != GGML_OP_RMS_NORM || !is_row(node->src[0])) return {};
+    if (node->op != GGML_OP_RMS_NORM || !are_rows(node->src[0])) return {};
     const ggml_tensor* product = follower(i, GGML_OP_MUL);
     if (product == nullptr) return {};
     const ggml_tensor* weight = other_source(product, node);
@@ -78,7 +89,7 @@ class PartFinder {
     std::int32_t end = i + 2;
     if (const ggml_tensor* sum = follower(i + 1, GGML_OP_ADD)) {
       const ggml_tensor* added = other_source(sum, product);
-      if (is_row(added) && added->ne[0] == sum->ne[0]) {
+      if (are_rows(added) && ggml_are_same_shape(added, sum)) {
         part.added = added;
         part.out = sum;
         ++end;
@@ -94,7 +105,7 @@ class PartFinder {
     if (node->op != GGML_OP_RMS_NORM || product == nullptr) return false;
     const ggml_tensor* weight = other_source(product, node);
     return product->src[0] == node && is_weight(weight) && is_row(weight) &&
-           weight->ne[0] == node->ne[0] && node->ne[2] == 1;
+           weight->ne[0] == node->ne[0] && node->ne[2] <= kStepTokens;
   }
 
   Found rope(std::int32_t i) const {
@@ -107,7 +118,7 @@ class PartFinder {
       at = i + 2;
     }
     const ggml_tensor* node = graph_.node(at);
-    if (node->op != GGML_OP_ROPE || node->ne[2] != 1 || node->ne[3] != 1) return {};
+    if (node->op != GGML_OP_ROPE || node->ne[2] > kStepTokens || node->ne[3] != 1) return {};
     part.input = part.norm != nullptr ? part.norm->src[0] : node->src[0];
     part.rope = part.out = node;
     if (const ggml_tensor* scale = scale_after(at)) {
@@ -136,9 +147,10 @@ class PartFinder {
     if (!is_weight(node->src[0]) || !is_contiguous_f32(input) || !is_contiguous_f32(node)) {
       return {};
     }
-    // One token; of the chosen experts each may have a vector of its own.
-    const bool one = chosen ? node->ne[2] == 1 && node->ne[3] == 1 && input->ne[2] == 1
-                            : ggml_nrows(input) == 1 && node->src[0]->ne[2] == 1;
+    // A few tokens; of experts one, and each of the chosen ones may have a vector of its own.
+    const bool one = chosen
+                         ? node->ne[2] == 1 && node->ne[3] == 1 && input->ne[2] == 1
+                         : are_few_rows(input) && ggml_nrows(node->src[0]) == node->src[0]->ne[1];
     if (!one) return {};
     return ProductPart{.weights = node->src[0],
                        .input = input,
@@ -148,13 +160,40 @@ class PartFinder {
                        .out = node};
   }
 
-  // With what ggml adds by the same kernel; `last` becomes its node.
+  // A choice among the rows of one row: a copy.
+  static bool is_copy(const ggml_tensor* node) {
+    return node->op == GGML_OP_GET_ROWS && is_row(node->src[0]) && is_row(node);
+  }
+
+  // Of the last layer: the residual, after the row's choice from product and residual, which have
+  // but one. The sum is the same.
+  void take_chosen(ProductPart& part, std::int32_t& last) const {
+    if (part.experts != nullptr || last + 3 >= graph_.size()) return;
+    const ggml_tensor *row = graph_.node(last + 1), *residual = graph_.node(last + 2);
+    const ggml_tensor* sum = graph_.node(last + 3);
+    if (!is_copy(row) || !is_copy(residual) || sum->op != GGML_OP_ADD) return;
+    if (row->src[0] != part.out || other_source(sum, row) != residual) return;
+    if (!is_unshared(graph_, part.out) || !is_unshared(graph_, row) ||
+        !is_unshared(graph_, residual) || !ggml_are_same_shape(row, residual)) {
+      return;
+    }
+    part.added = residual->src[0];
+    part.out = sum;
+    last += 3;
+  }
+
+  // The same for every token.
+  static bool is_bias(const ggml_tensor* added, const ggml_tensor* sum) {
+    return is_row(added) && added->ne[0] == sum->ne[0];
+  }
+
+  // With what ggml adds by the same kernel, if it is of one token; `last` becomes its node.
   void take_added(ProductPart& part, std::int32_t& last) const {
     const ggml_tensor* sum = follower(last, part.experts == nullptr ? GGML_OP_ADD : GGML_OP_ADD_ID);
-    if (sum == nullptr) return;
+    if (sum == nullptr) return take_chosen(part, last);
     const ggml_tensor* added = other_source(sum, part.out);
     const bool fits = part.experts == nullptr
-                          ? ggml_are_same_shape(sum->src[0], sum->src[1])
+                          ? ggml_are_same_shape(sum, added) || is_bias(added, sum)
                           : sum->src[0] == part.out && sum->src[2] == part.experts;
     if (!fits || !is_contiguous_f32(added)) return;
     part.added = added;
@@ -206,16 +245,22 @@ class PartFinder {
   Found activation(std::int32_t i) const {
     const ggml_tensor* node = graph_.node(i);
     if (node->op != GGML_OP_GLU || node->src[1] != nullptr || !computes_within_product(node) ||
-        !is_row(node->src[0]) || !is_row(node)) {
+        !are_rows(node->src[0]) || !are_rows(node)) {
       return {};
     }
     return StepPart{{i, i + 1}, ActivationPart{.input = node->src[0], .out = node}};
   }
 
+  // V may be a part of what Q, K and V are made in.
+  static bool are_cache_rows(const ggml_tensor* rows) {
+    return rows->type == GGML_TYPE_F32 && rows->nb[0] == sizeof(float) && are_few_rows(rows);
+  }
+
   Found cache_write(std::int32_t i) const {
     const ggml_tensor* node = graph_.node(i);
-    if (node->op != GGML_OP_SET_ROWS || !is_row(node->src[0]) ||
-        node->src[1]->type != GGML_TYPE_I64 || ggml_nelements(node->src[1]) != 1) {
+    if (node->op != GGML_OP_SET_ROWS || !are_cache_rows(node->src[0]) ||
+        node->src[1]->type != GGML_TYPE_I64 ||
+        ggml_nelements(node->src[1]) != ggml_nrows(node->src[0])) {
       return {};
     }
     return StepPart{{i, i + 1},
@@ -223,8 +268,9 @@ class PartFinder {
   }
 
   Found attention(std::int32_t i) const {
-    if (graph_.node(i)->op != GGML_OP_FLASH_ATTN_EXT) return {};
-    return StepPart{{i, i + 1}, AttentionPart{.out = graph_.node(i)}};
+    const ggml_tensor* node = graph_.node(i);
+    if (node->op != GGML_OP_FLASH_ATTN_EXT || node->src[0]->ne[1] != 1) return {};
+    return StepPart{{i, i + 1}, AttentionPart{.out = node}};
   }
 
   const StepGraph& graph_;

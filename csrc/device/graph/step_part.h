@@ -1,5 +1,5 @@
 // What a step's graph is made of, part by part: a part is what one kernel computes, a few nodes
-// that follow one another, views between them or not.
+// that follow one another, views between them or not. A step has one token, or a few (a prompt).
 #pragma once
 
 #include <ggml.h>
@@ -13,7 +13,11 @@
 
 namespace unpaced {
 
-// weight * x / rms(x) of one row, plus another row: before and after attention and feed-forward.
+// What parts have at most.
+inline constexpr std::int32_t kStepTokens = 8;
+
+// weight * x / rms(x) of each token's row, plus another row: before and after attention and
+// feed-forward.
 struct NormPart {
   const ggml_tensor* input;
   const ggml_tensor* weight;
@@ -22,8 +26,8 @@ struct NormPart {
   float epsilon;
 };
 
-// A matrix of the model times one vector, or the matrices of the experts that were chosen. What
-// ggml adds by the same kernel: a bias or the residual.
+// A matrix of the model times one vector a token, or the matrices of the experts that were chosen,
+// of one token. What is added: a bias or the residual, of one token by the same kernel of ggml's.
 struct ProductPart {
   const ggml_tensor* weights;
   const ggml_tensor* input;
@@ -33,7 +37,7 @@ struct ProductPart {
   const ggml_tensor* out;
 };
 
-// Gate and up, and their product after the gate's activation, by one kernel.
+// Gate and up, and their product after the gate's activation, of one token by one kernel.
 struct GatedPart {
   ProductPart gate;
   ProductPart up;
@@ -57,13 +61,14 @@ struct RopePart {
   const ggml_tensor* out;
 };
 
-// A row written into the KV cache.
+// Each token's row written into the KV cache.
 struct CacheWritePart {
   const ggml_tensor* input;
   const ggml_tensor* rows;  // which: I64
   const ggml_tensor* out;   // the SET_ROWS node
 };
 
+// Of one token.
 struct AttentionPart {
   const ggml_tensor* out;  // the FLASH_ATTN_EXT node
 };

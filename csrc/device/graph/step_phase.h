@@ -42,15 +42,22 @@ struct RopeLaunch {
   std::vector<RopePart> ropes;
   std::vector<CacheWritePart> writes;
 };
-using PhaseLaunch =
-    std::variant<NormLaunch, RoundLaunch, ProductLaunch, GatedLaunch, ActivationLaunch, RopeLaunch>;
+struct AttentionLaunch {
+  AttentionPart part;
+  std::int32_t n_parts;        // PhaseKernels::attention_parts()
+  bool writes_out;             // somebody reads the floats
+  const ggml_tensor* rounded;  // all heads as the row that products take as q8; nullptr: none does
+};
+using PhaseLaunch = std::variant<NormLaunch, RoundLaunch, ProductLaunch, GatedLaunch,
+                                 ActivationLaunch, RopeLaunch, AttentionLaunch>;
 
 enum class PhaseKind : std::uint8_t {
   kGgml,
   kNorm,
   kAttentionInput,  // Q, K and V, their positions, the cache's row
-  kFeedForward,     // gate and up, down
-  kProduct,         // any other product
+  kAttention,
+  kFeedForward,  // gate and up, down
+  kProduct,      // any other product
 };
 
 struct StepPhase {
@@ -72,6 +79,9 @@ class PhaseKernels {
   [[nodiscard]] virtual std::string why_no_gated(const GatedPart& part) const = 0;
   [[nodiscard]] virtual std::string why_no_activation(const ActivationPart& part) const = 0;
   [[nodiscard]] virtual std::string why_no_rope(const RopeLaunch& launch) const = 0;
+  [[nodiscard]] virtual std::string why_no_attention(const AttentionPart& part) const = 0;
+  // By how many ggml divides the cells of one that there is a kernel for.
+  [[nodiscard]] virtual std::int32_t attention_parts(const AttentionPart& part) const = 0;
   // Of one that is composed of parts that all have kernels.
   [[nodiscard]] virtual std::string why_no_phase(const StepGraph& graph,
                                                  const StepPhase& phase) const = 0;

@@ -47,15 +47,21 @@ __device__ float turned_second(const Turn& turn, float x0, float x1) {
   return __fmaf_rn(x0, turn.sin_theta, __fmul_rn(x1, turn.cos_theta));
 }
 
+__device__ int token() { return static_cast<int>(blockIdx.y); }
+
+__device__ const float* input_of(const RopeHeads& heads, int head) {
+  return heads.input + token() * heads.token_stride + head * heads.stride;
+}
+
 // A head's values where they go.
 class HeadOutput {
  public:
   __device__ HeadOutput(const RopeHeads& heads, int head, int head_size) : heads_(heads) {
     const std::int64_t offset = static_cast<std::int64_t>(head) * head_size;
     if (heads.out != nullptr) {
-      out_ = heads.out + offset;
+      out_ = heads.out + static_cast<std::int64_t>(token()) * heads.n_heads * head_size + offset;
     } else {
-      cache_ = static_cast<half*>(heads.cache) + *heads.row * heads.cache_stride + offset;
+      cache_ = static_cast<half*>(heads.cache) + heads.row[token()] * heads.cache_stride + offset;
     }
   }
 
@@ -87,11 +93,11 @@ __device__ float norm_scale(const RopeHeads& heads, const float* x, int head_siz
 
 template <bool kNorm, bool kFactors>
 __device__ void turn_head(const HeadRope& rope, const RopeHeads& heads, int head, float* sums) {
-  const float* x = heads.input + head * heads.stride;
+  const float* x = input_of(heads, head);
   const float scale = kNorm ? norm_scale(heads, x, rope.head_size, sums) : 0.0f;
   const RopeAngles& angles = rope.angles;
   const HeadOutput out(heads, head, rope.head_size);
-  const int position = *angles.position;
+  const int position = angles.position[token()];
   for (int i0 = 2 * static_cast<int>(threadIdx.x); i0 < rope.head_size; i0 += 2 * kThreads) {
     const bool turned = i0 < angles.n_dims;
     const int ix0 = angles.neox && turned ? i0 / 2 : i0;
@@ -114,12 +120,12 @@ __device__ void turn_head(const HeadRope& rope, const RopeHeads& heads, int head
 }
 
 __device__ void copy_head(const HeadRope& rope, int head) {
-  const float* x = rope.value.input + head * rope.value.stride;
+  const float* x = input_of(rope.value, head);
   const HeadOutput out(rope.value, head, rope.head_size);
   for (int i = threadIdx.x; i < rope.head_size; i += kThreads) out.put(i, x[i]);
 }
 
-// A block a head: Q's, then K's, then V's.
+// A block a head: Q's, then K's, then V's; y: a token.
 template <bool kNorm, bool kFactors>
 __global__ void __launch_bounds__(kThreads) head_rope(const HeadRope rope) {
   __shared__ float sums[32];
@@ -147,7 +153,8 @@ void enqueue_head_rope(const HeadRope& rope, const Card& card, CUstream_st* stre
   const bool has_factors = rope.angles.factors != nullptr;
   const auto kernel = has_norm ? (has_factors ? head_rope<true, true> : head_rope<true, false>)
                                : (has_factors ? head_rope<false, true> : head_rope<false, false>);
-  launch(kernel, {dim3(n_heads), dim3(kThreads), 0}, card, stream, rope);
+  launch(kernel, {dim3(n_heads, static_cast<unsigned>(rope.n_tokens)), dim3(kThreads), 0}, card,
+         stream, rope);
 }
 
 }  // namespace unpaced

@@ -1,5 +1,6 @@
-// Matrices times one to eight vectors, in one launch, with the bits of ggml's mat-vec kernels for
-// one column (mmvq.cu: mul_mat_vec_q, mmvf.cu: mul_mat_vec_f), whatever the number of columns.
+// Matrices times one to eight vectors, in one launch, with the bits of ggml's mat-vec kernels
+// (mmvq.cu: mul_mat_vec_q, mmvf.cu: mul_mat_vec_f) for one column, whatever the number of columns,
+// or for as many as are asked for (order_columns).
 //
 // All pointers are the device's. Nothing but weights may be read before the kernels that were
 // enqueued earlier have ended (griddepcontrol.wait), and every block waits for them before it ends.
@@ -49,7 +50,9 @@ struct MatVecMatrix {
   std::int64_t row_bytes = 0;     // from one row to the next
   std::int64_t expert_bytes = 0;  // from one expert's matrix to the next
   const float* added = nullptr;   // n_rows a column; of an expert n_rows * its number further on
-  float* out = nullptr;  // n_rows a column, columns `out_stride` apart; kGlu: gate has none
+  float* out = nullptr;           // n_rows a column, or expert; kGlu: gate has none
+  std::int64_t out_stride = 0;    // from a column's or expert's output to the next, in floats
+  std::int64_t added_stride = 0;  // as out_stride, of `added`; 0: all columns have the same
 };
 
 inline constexpr std::int32_t kMatVecMatrices = 3;
@@ -70,13 +73,14 @@ struct MatVec {
   const Q8Block* input_q8 = nullptr;  // quantised weights
   const float* input = nullptr;       // F32, F16 and BF16 weights
   std::int64_t input_stride = 0;
-  std::int32_t n_columns = 1;     // vectors, 1 to kMatVecColumns
-  std::int64_t out_stride = 0;    // from a column's output to the next, in floats
-  std::int64_t added_stride = 0;  // as out_stride, of `added`
+  std::int32_t n_columns = 1;  // vectors, 1 to kMatVecColumns
+  // Whose bits: those of ggml's kernel for so many columns. It sums a row in another order where it
+  // has five or more, and adds nothing in the place of what is missing where it has two or more.
+  std::int32_t order_columns = 1;
 
   // The experts of a mixture: n_experts products, of the matrices that ids[0 … n_experts - 1] name.
-  // n_columns is 1; an expert's output is out_stride after the one before it; with
-  // expert_has_input each has a vector of its own, input_stride apart.
+  // n_columns and order_columns are 1; with expert_has_input each has a vector of its own,
+  // input_stride apart.
   const std::int32_t* experts = nullptr;
   std::int32_t n_experts = 0;
   bool expert_has_input = false;
@@ -90,6 +94,9 @@ struct MatVec {
 
 // Why this cannot be computed with ggml's bits on the card, as a sentence; empty: it can.
 [[nodiscard]] std::string why_no_mat_vec(const MatVec& mat_vec, const Card& card);
+
+// More than one where the columns' inputs do not fit into shared memory: each reads the weights.
+[[nodiscard]] std::int32_t n_mat_vec_launches(const MatVec& mat_vec, const Card& card);
 
 [[nodiscard]] std::int32_t n_mat_vec_variants(const MatVec& mat_vec, const Card& card);
 

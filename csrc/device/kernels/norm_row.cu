@@ -58,25 +58,39 @@ __device__ void take_norm(RowValues<kThreads, kPerThread>& x,
   }
 }
 
-// Also the zeros behind the row's end: whole warps, as what is written is a multiple of 32.
+// Also the zeros behind the row's end: whole warps, as what is written is a multiple of 32, and no
+// more of them than the threads have values, which are a multiple of the padding.
 template <int kThreads, int kPerThread>
 __device__ void round_row(const RowValues<kThreads, kPerThread>& x, int n_values,
                           Q8Block* rounded) {
+  static_assert(kThreads * kPerThread % kQ8RowPadding == 0);
+  constexpr int kAtOnce = kPerThread < 4 ? kPerThread : 4;
   const int n_rounded = n_with_padding(n_values);
-  for (int k = 0; x.column(k) < n_rounded; ++k) {
-    float value = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      if (i == k) value = x.at[i];
-    }
-    round_block(value, rounded + x.column(k) / kQ8Values);
+  for (int k = 0; k < kPerThread; k += kAtOnce) {
+    const int n_left = (n_rounded - x.column(k) + kThreads - 1) / kThreads;
+    round_blocks<kAtOnce>(x.at + k, rounded + x.column(k) / kQ8Values, kThreads / kQ8Values,
+                          n_left);
   }
 }
 
+// The same from row `i` on.
+__device__ NormRow row_at(NormRow rows, std::int64_t i) {
+  const std::int64_t at = i * rows.n_values;
+  rows.first.input += at;
+  for (RowNorm* norm : {&rows.first, &rows.second}) {
+    norm->out += norm->out != nullptr ? at : 0;
+    norm->added += norm->added != nullptr ? at : 0;
+  }
+  rows.rounded += rows.rounded != nullptr ? i * (n_with_padding(rows.n_values) / kQ8Values) : 0;
+  return rows;
+}
+
 template <int kThreads, int kPerThread>
-__global__ void __launch_bounds__(kThreads) norm_row(const NormRow row) {
+__global__ void __launch_bounds__(kThreads) norm_row(const NormRow rows) {
   using Values = RowValues<kThreads, kPerThread>;
   __shared__ float sums[2][32];
+  const NormRow row = row_at(rows, blockIdx.x);
   let_later_kernels_start(row.next_is_ours);
   const int n = row.n_values;
   Values first_weight;
@@ -104,7 +118,8 @@ void enqueue(const NormRow& row, const Card& card, CUstream_st* stream) {
   } else if (row.n_values > kThreads * kPerThread) {
     enqueue<kThreads, kPerThread * 2>(row, card, stream);
   } else {
-    launch(norm_row<kThreads, kPerThread>, {dim3(1), dim3(kThreads), 0}, card, stream, row);
+    launch(norm_row<kThreads, kPerThread>,
+           {dim3(static_cast<unsigned>(row.n_rows)), dim3(kThreads), 0}, card, stream, row);
   }
 }
 

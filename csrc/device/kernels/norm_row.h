@@ -1,4 +1,4 @@
-// A row's norm, and the row rounded for mat-vecs, in one launch.
+// Rows' norms, and the rows rounded for mat-vecs, in one launch.
 //
 // Bits: rms_norm_f32<256 or 1024, true, added> of ggml-cuda's norm.cu (fewer or more than 1024
 // values; RMS_NORM and MUL, and ADD where a row is added), then quantize_q8_1 of quantize.cu.
@@ -14,7 +14,7 @@ struct CUstream_st;  // a cudaStream_t points to it; the tests without a GPU hav
 
 namespace unpaced {
 
-// weight * input / rms(input) + added, of n_values floats.
+// weight * input / rms(input) + added, of n_values floats a row; rows follow one another.
 struct RowNorm {
   const float* input = nullptr;
   const float* weight = nullptr;
@@ -28,8 +28,10 @@ struct NormRow {
   // A norm of the first one's values: no input of its own, no weight if there is none.
   RowNorm second;
   std::int32_t n_values = 0;
+  std::int32_t n_rows = 1;
   bool next_is_ours = false;   // the next kernel waits before it reads (launch.cuh)
-  Q8Block* rounded = nullptr;  // the last norm's values, q8_blocks(n_values); nullptr: not wanted
+  Q8Block* rounded = nullptr;  // the last norm's values, q8_blocks(n_values) a row; nullptr: not
+                               // wanted
 };
 
 // One block of threads has the row in registers.

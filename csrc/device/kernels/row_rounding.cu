@@ -51,8 +51,9 @@ __global__ void __launch_bounds__(kThreads) gate_row(const GateRow row) {
   if (column() >= n_with_padding(row.n_values)) return;
   float value = 0.0f;
   if (column() < row.n_values) {
-    value = gated(row, row.input[column()], row.input[row.n_values + column()]);
-    if (row.out != nullptr) row.out[column()] = value;
+    const float* input = row.input + std::int64_t{2} * blockIdx.y * row.n_values;
+    value = gated(row, input[column()], input[row.n_values + column()]);
+    if (row.out != nullptr) row.out[std::int64_t{blockIdx.y} * row.n_values + column()] = value;
   }
   if (row.rounded != nullptr) round_block(value, block_of(row.rounded, row.n_values));
   end_writes(row.next_is_ours);
@@ -65,7 +66,7 @@ void enqueue_row_rounding(const RowRounding& rows, const Card& card, CUstream_st
 }
 
 void enqueue_gate_row(const GateRow& row, const Card& card, CUstream_st* stream) {
-  launch(gate_row, shape_of(row.n_values, 1), card, stream, row);
+  launch(gate_row, shape_of(row.n_values, row.n_rows), card, stream, row);
 }
 
 }  // namespace unpaced

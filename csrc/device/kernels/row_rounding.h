@@ -26,17 +26,18 @@ struct RowRounding {
 // One launch. Throws std::runtime_error if it cannot be made.
 void enqueue_row_rounding(const RowRounding& rows, const Card& card, CUstream_st* stream);
 
-// activation(gate) * up, of a row that has the gate's n_values first. Bits: unary_gated_op_kernel,
+// activation(gate) * up, of rows that have the gate's n_values first. Bits: unary_gated_op_kernel,
 // swiglu_oai_kernel and swiglu_clamp_kernel of unary.cu, then quantize_q8_1.
 struct GateRow {
   const float* input = nullptr;
   std::int32_t n_values = 0;
+  std::int32_t n_rows = 1;  // behind one another, in and out
   GluKind glu = GluKind::kSwiglu;
   float alpha = 0;             // kSwigluOai
   float limit = 0;             // kSwigluOai, kSwigluClamp
   bool next_is_ours = false;   // as RowRounding has it
   float* out = nullptr;        // nullptr: nobody reads it
-  Q8Block* rounded = nullptr;  // nullptr: not wanted
+  Q8Block* rounded = nullptr;  // q8_blocks(n_values) a row; nullptr: not wanted
 };
 
 void enqueue_gate_row(const GateRow& row, const Card& card, CUstream_st* stream);

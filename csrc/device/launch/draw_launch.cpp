@@ -166,16 +166,26 @@ DrawConfig::DrawConfig(const DrawLaunch& launch, std::int32_t n_rows, cudaStream
   config_.blockDim = dim3(kBlockThreads);
   config_.dynamicSmemBytes = launch.shared_bytes;
   config_.stream = stream;
-  if (launch.team == DrawTeam::kBlock) return;
-  config_.attrs = &attribute_;
-  config_.numAttrs = 1;
+  config_.attrs = attributes_;
   if (launch.team == DrawTeam::kCluster) {
-    attribute_.id = cudaLaunchAttributeClusterDimension;
-    attribute_.val.clusterDim = {n_blocks, 1, 1};
-  } else {
-    attribute_.id = cudaLaunchAttributeCooperative;
-    attribute_.val.cooperative = 1;
+    cudaLaunchAttribute& cluster = attributes_[config_.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {n_blocks, 1, 1};
   }
+  if (launch.team == DrawTeam::kGrid) {
+    cudaLaunchAttribute& together = attributes_[config_.numAttrs++];
+    together.id = cudaLaunchAttributeCooperative;
+    together.val.cooperative = 1;
+  } else if (launch.starts_early) {
+    attributes_[config_.numAttrs++] = early_start();
+  }
+}
+
+cudaLaunchAttribute early_start() noexcept {
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  return early;
 }
 
 }  // namespace unpaced

@@ -33,7 +33,8 @@ struct DrawLaunch {
   std::int32_t n_blocks = 1;
   std::size_t shared_bytes = 0;
   bool keys_are_far = false;
-  const char* reason = "";  // why one block draws alone; empty: it does not, or was asked to
+  bool starts_early = false;  // the step's last kernels are programmatic launches
+  const char* reason = "";    // why one block draws alone; empty: it does not, or was asked to
 };
 
 // The code that the current device runs, as compute capabilities: 90 is 9.0. They differ where the
@@ -43,6 +44,9 @@ struct CardCode {
   std::int32_t ptx = 0;     // that it was compiled from
   std::int32_t binary = 0;  // whose instructions it has
 };
+
+// A programmatic launch: the kernel waits by itself for those ahead of it.
+[[nodiscard]] cudaLaunchAttribute early_start() noexcept;
 
 // "9.0" of 90.
 [[nodiscard]] std::string capability_text(std::int32_t capability);
@@ -69,7 +73,7 @@ class DrawConfig {
   [[nodiscard]] const cudaLaunchConfig_t& get() const noexcept { return config_; }
 
  private:
-  cudaLaunchAttribute attribute_{};
+  cudaLaunchAttribute attributes_[2] = {};
   cudaLaunchConfig_t config_{};
 };
 

@@ -3,12 +3,16 @@
 
 namespace unpaced {
 
-LlamaBridge::LlamaBridge(llama_context* context) : inside_(std::make_unique<Inside>(context)) {
+LlamaBridge::LlamaBridge(llama_context* context, const Most& most)
+    : inside_(std::make_unique<Inside>(context)) {
   Inside& in = *inside_;
   in.make_backend();
   // The largest window first: it sizes the arena and the scheduler's buffer, which must never move.
-  in.build({.stream = 0, .n_kv = n_cells()});
+  const Window largest{
+      .stream = 0, .n_kv = std::min(n_cells(), most.n_kv), .n_tokens = most.n_tokens};
+  in.build(largest);
   in.check_inputs();
+  in.take_arena();
   in.place_inputs();
   in.read_addresses();
   if (!ggml_backend_sched_reserve(in.scheduler, in.graph)) {
@@ -16,9 +20,9 @@ LlamaBridge::LlamaBridge(llama_context* context) : inside_(std::make_unique<Insi
   }
   // It also takes the most scratch memory. ggml's pool of that keeps what it has, and where memory
   // is short it could not grow within a capture without aborting the process.
-  open({.stream = 0, .n_kv = n_cells()});
+  open(largest);
   run();
-  open({.stream = 0, .n_kv = window_cells(1)});
+  open({.stream = 0, .n_kv = window_cells(1), .n_tokens = most.n_tokens});
   in.upload_rotations();
   in.check_capture();
 }
@@ -30,6 +34,8 @@ int LlamaBridge::device() const noexcept { return inside_->index; }
 cudaStream_t LlamaBridge::stream() const noexcept { return inside_->cuda_context().stream(); }
 
 const StepInputs& LlamaBridge::inputs() const noexcept { return inside_->inputs; }
+
+std::int32_t* LlamaBridge::output_index() const noexcept { return inside_->output_index; }
 
 std::int32_t LlamaBridge::n_cells() const noexcept {
   return static_cast<std::int32_t>(inside_->cache->get_size());
@@ -82,7 +88,7 @@ void LlamaBridge::open(const Window& window) {
 
 std::uint64_t LlamaBridge::memory_version() const noexcept { return inside_->memory_version; }
 
-void LlamaBridge::run(const NodeRange& nodes) {
+void LlamaBridge::run(const NodeRange& nodes) const {
   if (nodes.begin == nodes.end) return;
   Inside& in = *inside_;
   // It keeps the whole graph's use counts: ggml fuses what nobody else reads.
@@ -136,6 +142,27 @@ CellPlan LlamaBridge::plan(std::int32_t sequence, std::int32_t n) {
     in.taken[head] = true;
     plan.cells.push_back(static_cast<std::int32_t>(head++));
   }
+  return plan;
+}
+
+std::optional<CellPlan> LlamaBridge::plan_batch(std::int32_t sequence, std::int32_t position,
+                                                std::span<const TokenId> tokens) {
+  Inside& in = *inside_;
+  // llama_decode would move rows before: a shift, or a copy from another stream.
+  if (in.cache->get_has_shift() || !in.cache->sc_info.empty()) return std::nullopt;
+  // Looking for cells sets where llama.cpp begins to look for them in the sequence's stream to
+  // where it begins in the first one (llama_kv_cache::prepare). Cells in another order are other
+  // sums.
+  const std::vector<std::uint32_t> heads = in.cache->v_heads;
+  const auto found = in.find_cells(sequence, position, tokens);
+  in.cache->v_heads = heads;
+  if (!found || found->sinfos.size() != 1) return std::nullopt;
+  CellPlan plan;
+  const std::vector<std::uint32_t>& cells = found->sinfos.at(0).idxs.at(0);
+  plan.cells.assign(cells.begin(), cells.end());
+  plan.stream = static_cast<std::int32_t>(in.cache->get_stream(sequence));
+  plan.first_cell = static_cast<std::int64_t>(plan.stream) * n_cells();
+  plan.n_used = static_cast<std::int32_t>(in.cache->get_cells(sequence).used_max_p1());
   return plan;
 }
 

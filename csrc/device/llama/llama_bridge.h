@@ -1,5 +1,5 @@
-// llama.cpp's inside, as far as the device loop needs it: the one-token decode graph for a window
-// of KV cells on a CUDA backend of our own, and the cells' bookkeeping.
+// llama.cpp's inside, as far as the device loop needs it: the decode graph of one token, or of a
+// few, for a window of KV cells on a CUDA backend of our own, and the cells' bookkeeping.
 //
 // llama_internals.cuh is the only file that includes llama.cpp's internal headers (commit
 // 0c1e57098).
@@ -8,7 +8,9 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,7 +35,8 @@ struct CellPlan {
 // Which decode graph: its shape depends on nothing else.
 struct Window {
   std::int32_t stream;
-  std::int32_t n_kv;  // cells that attention reads, from the stream's first on
+  std::int32_t n_kv;          // cells that attention reads, from the stream's first on
+  std::int32_t n_tokens = 1;  // of one sequence; one of them has logits
   auto operator<=>(const Window&) const = default;
 };
 
@@ -43,8 +46,13 @@ class LlamaBridge {
   // The model must be on one device, which becomes the calling thread's.
   // Takes the backend and the memory, and runs a step on them: the KV must be empty, and cleared
   // after. Throws with the reason (one sentence) if this model, context or build cannot be served
-  // exactly.
-  explicit LlamaBridge(llama_context* context);
+  // exactly. most: the most tokens and cells of a window.
+  struct Most {
+    std::int32_t n_tokens = 1;
+    std::int32_t n_kv = std::numeric_limits<std::int32_t>::max();
+  };
+  explicit LlamaBridge(llama_context* context) : LlamaBridge(context, Most{}) {}
+  LlamaBridge(llama_context* context, const Most& most);
   ~LlamaBridge();
   LlamaBridge(const LlamaBridge&) = delete;
   LlamaBridge& operator=(const LlamaBridge&) = delete;
@@ -53,6 +61,9 @@ class LlamaBridge {
   [[nodiscard]] int device() const noexcept;
   [[nodiscard]] cudaStream_t stream() const noexcept;
   [[nodiscard]] const StepInputs& inputs() const noexcept;
+  // Device memory: which of the tokens has logits; 0 until somebody writes it. Null: the graph does
+  // not ask.
+  [[nodiscard]] std::int32_t* output_index() const noexcept;
   // Cells of one stream: the largest window.
   [[nodiscard]] std::int32_t n_cells() const noexcept;
   // Cells that attention reads where cells below n_used are in use: llama.cpp's own rule.
@@ -74,10 +85,10 @@ class LlamaBridge {
   // Another number once open() has moved what graphs compute in: those captured before then hold
   // addresses of freed memory.
   [[nodiscard]] std::uint64_t memory_version() const noexcept;
-  void run() { run(nodes()); }
+  void run() const { run(nodes()); }
   // Only some of the graph's nodes. They give the same bits in parts if no border cuts what ggml
   // computes by one kernel: then it takes others.
-  void run(const NodeRange& nodes);
+  void run(const NodeRange& nodes) const;
   // All of them.
   [[nodiscard]] NodeRange nodes() const noexcept;
   // The graph that is open; its tensors exist until the next one is opened.
@@ -88,6 +99,10 @@ class LlamaBridge {
 
   // Cells for up to n next tokens of a sequence: fewer if there are fewer. Nothing is changed.
   [[nodiscard]] CellPlan plan(std::int32_t sequence, std::int32_t n);
+  // Where llama_decode would put the sequence's next tokens, all in one batch. Nothing is changed.
+  // Empty: there is no room, or llama.cpp has something to do to the KV before.
+  [[nodiscard]] std::optional<CellPlan> plan_batch(std::int32_t sequence, std::int32_t position,
+                                                   std::span<const TokenId> tokens);
   // The first tokens.size() cells of the plan now hold these tokens. Throws if one of them has been
   // taken since.
   void commit(std::int32_t sequence, std::int32_t position, const CellPlan& plan,

@@ -55,7 +55,9 @@ struct LlamaBridge::Inside {
   std::unique_ptr<llm_graph_result> result;
   std::unique_ptr<llama_kv_cache_context> memory;  // what the graph's inputs point to
   ggml_cgraph* graph = nullptr;
+  std::vector<std::size_t> input_bytes;  // of each but the mask, in the largest graph
   StepInputs inputs{};
+  std::int32_t* output_index = nullptr;
   std::vector<bool> taken;  // scratch of plan(): cells that it has given away
   const void* compute_base = nullptr;
   std::uint64_t memory_version = 0;
@@ -77,11 +79,12 @@ struct LlamaBridge::Inside {
 
   // The graph's tensors, not yet in memory.
   void build(const Window& window) {
-    const llama_ubatch ubatch = allocator.ubatch_reserve(1, 1);
+    const auto n_tokens = static_cast<std::uint32_t>(window.n_tokens);
+    const llama_ubatch ubatch = allocator.ubatch_reserve(n_tokens, 1);
     llama_kv_cache::slot_info place;
     place.s0 = place.s1 = static_cast<std::uint32_t>(window.stream);
     place.strm = {static_cast<llama_seq_id>(window.stream)};
-    place.idxs = {{0}};
+    place.idxs = {std::vector<std::uint32_t>(n_tokens)};
     memory = std::make_unique<llama_kv_cache_context>(cache, llama_kv_cache::slot_info_vec_t{place},
                                                       std::vector<llama_ubatch>{ubatch});
     memory->n_kv = window.n_kv;
@@ -133,27 +136,34 @@ struct LlamaBridge::Inside {
     }
   }
 
-  // Same order and sizes but for the mask, which comes last: so every window has the same
-  // addresses.
+  // Room for the inputs of the graph, which is the largest.
+  void take_arena() {
+    const ggml_tensor* mask = attention().self_kq_mask;
+    std::size_t n_bytes = aligned(ggml_nbytes(mask));
+    for_each_input([&](const ggml_tensor* t) {
+      if (t == mask) return;
+      input_bytes.push_back(aligned(ggml_nbytes(t)));
+      n_bytes += input_bytes.back();
+    });
+    ggml_backend_buffer_type_t type = ggml_backend_get_default_buffer_type(cuda);
+    arena = ggml_backend_buft_alloc_buffer(type, n_bytes);
+    if (arena == nullptr) refuse("no device memory for the decode graph's inputs");
+    ggml_backend_buffer_clear(arena, 0);
+  }
+
+  // In the same order, and the mask last: so every window has the same addresses.
   void place_inputs() {
     ggml_tensor* mask = attention().self_kq_mask;
-    if (arena == nullptr) {
-      std::size_t n_bytes = 0;
-      for_each_input([&](const ggml_tensor* t) { n_bytes += aligned(ggml_nbytes(t)); });
-      ggml_backend_buffer_type_t type = ggml_backend_get_default_buffer_type(cuda);
-      arena = ggml_backend_buft_alloc_buffer(type, n_bytes);
-      if (arena == nullptr) refuse("no device memory for the decode graph's inputs");
-      ggml_backend_buffer_clear(arena, 0);
-    }
     auto* next = static_cast<char*>(ggml_backend_buffer_get_base(arena));
-    const auto put = [&](ggml_tensor* t) {
-      ggml_backend_tensor_alloc(arena, t, next);
-      next += aligned(ggml_nbytes(t));
-    };
+    std::size_t i = 0;
     for_each_input([&](ggml_tensor* t) {
-      if (t != mask) put(t);
+      if (t == mask) return;
+      if (i == input_bytes.size() || ggml_nbytes(t) > input_bytes[i])
+        refuse("the decode graph has other inputs than the largest one");
+      ggml_backend_tensor_alloc(arena, t, next);
+      next += input_bytes[i++];
     });
-    put(mask);
+    ggml_backend_tensor_alloc(arena, mask, next);
   }
 
   llm_graph_input_attn_kv& attention() const { return find_input<llm_graph_input_attn_kv>(); }
@@ -170,12 +180,17 @@ struct LlamaBridge::Inside {
     const llm_graph_input_attn_kv& attention = this->attention();
     const ggml_tensor* mask = attention.self_kq_mask;
     if (mask->type != GGML_TYPE_F16) refuse("the attention mask is not F16");
-    if (ggml_nelements(attention.self_v_idxs) != 1) refuse("the V cache is transposed");
+    if (ggml_nelements(attention.self_v_idxs) != ggml_nelements(attention.self_k_idxs))
+      refuse("the V cache is transposed");
     inputs = {.token = static_cast<std::int32_t*>(find_input<llm_graph_input_embd>().tokens->data),
               .position = static_cast<std::int32_t*>(find_input<llm_graph_input_pos>().pos->data),
               .k_index = static_cast<std::int64_t*>(attention.self_k_idxs->data),
               .v_index = static_cast<std::int64_t*>(attention.self_v_idxs->data),
               .mask = static_cast<std::uint16_t*>(mask->data)};
+    for (const llm_graph_input_ptr& input : result->inputs) {
+      const auto* found = dynamic_cast<llm_graph_input_out_ids*>(input.get());
+      if (found != nullptr) output_index = static_cast<std::int32_t*>(found->out_ids->data);
+    }
   }
 
   // The largest window's graph was to make the scheduler's buffer large enough for all; the

@@ -6,12 +6,27 @@
 
 #include "decode/engine_lost.h"
 #include "device/draw/sample_kernels.h"
+#include "device/kernels/card.h"
 #include "grammar/token_mask.h"
 
 namespace unpaced {
 namespace {
 
 constexpr std::int32_t kWindowsAhead = 16;
+constexpr std::int32_t kEarlyStarts = 90;  // the code that has them
+
+DrawLaunch draw_on(const LlamaBridge& bridge, std::int32_t n_vocab, const DrawLimits& limits) {
+  DrawLaunch draw = prepare_step_kernels(n_vocab, limits);
+  draw.starts_early =
+      find_card(bridge.device()).dependents_start_early && step_kernel_code().ptx >= kEarlyStarts;
+  return draw;
+}
+
+// Behind a copy, which is no kernel.
+DrawLaunch after_copy(DrawLaunch draw) {
+  draw.starts_early = false;
+  return draw;
+}
 
 }  // namespace
 
@@ -22,7 +37,7 @@ DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, 
       kind_(kind),
       n_ctx_(model.n_ctx_slot()),
       stall_(stall),
-      draw_(prepare_step_kernels(model.n_vocab(), limits)),
+      draw_(draw_on(bridge, model.n_vocab(), limits)),
       lanes_{Lane(model, bridge.n_cells())},
       graphs_(bridge, program(false),
               kind == DecodeLoop::kDevice ? WindowLaunch::kLoop : WindowLaunch::kGuardedStep),
@@ -43,8 +58,9 @@ MakeStepProgram DeviceLoop::program(bool keeps_rows) const {
     if (keeps_rows) {
       program.then([this](const StepSite& site) { lane().keep_row(site.logits, site.stream); });
     }
-    program.then(
-        [this](const StepSite& site) { launch_step_kernels(arguments(site), draw_, site.stream); });
+    program.then([this, draw = keeps_rows ? after_copy(draw_) : draw_](const StepSite& site) {
+      launch_step_kernels(arguments(site), draw, site.stream);
+    });
     return program;
   };
 }

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "decode/engine_lost.h"
+#include "decode/event_publisher.h"
+#include "device/draw/sample_kernels.h"
 #include "device/loop/loop_self_test.h"
 #include "grammar/token_mask.h"
 #include "host/token_outcome.h"
@@ -26,7 +28,7 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       host_(model_, config, counters),
       bridge_(model_->context()),
       stall_(config.stall_us),
-      step_(bridge_, static_cast<StepKernels>(config.kernels)),
+      step_(bridge_, static_cast<StepKernels>(config.kernels), config.kernel_choices),
       loop_(
           *model_, bridge_,
           [this](StepProgram& program, const LlamaBridge& bridge) {
@@ -40,9 +42,19 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
 }
 
 void DeviceStepper::prepare(std::int32_t n_slots) {
+  const CardCode code = step_kernel_code();
+  // The driver may compile kernels for minutes before it launches them.
+  const bool is_watched = code.ptx == code.binary;
+  const auto begin_test = [&] {
+    if (is_watched) counters_.gpu_test_us.set(static_cast<std::uint64_t>(steady_us()));
+  };
+  begin_test();
   step_.prepare(bridge_, stall_);
+  begin_test();
   test(n_slots);
+  begin_test();
   loop_.prepare_windows();
+  counters_.gpu_test_us.set(0);
   counters_.n_window_graphs.set(loop_.n_graphs());
 }
 

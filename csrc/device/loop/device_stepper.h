@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "decode/host_reason.h"
 #include "decode/stepper.h"
@@ -13,8 +14,9 @@
 #include "device/llama/llama_bridge.h"
 #include "device/loop/device_loop.h"
 #include "device/loop/device_policy.h"
-#include "device/phases/own_step.h"
+#include "device/loop/own_step.h"
 #include "host/host_stepper.h"
+#include "host/prompt_pass.h"
 #include "model/decode_loop.h"
 
 namespace unpaced {
@@ -32,11 +34,18 @@ class DeviceStepper final : public Stepper {
   // not within the constructor, which would have the members destroyed, and they wait for the GPU.
   void prepare(std::int32_t n_slots);
 
+  // After prepare(): what is asked before llama_decode computes a prompt.
+  void take(std::unique_ptr<PromptPass> prompts) {
+    host_.attach_prompt_pass(*prompts);
+    prompts_ = std::move(prompts);
+  }
+
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return host_.n_ctx(); }
   void attach(Interruption& interruption) override { loop_.attach(interruption); }
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
   void settle(EventPublisher& events) override;
+  bool use_idle_time() override { return prompts_ != nullptr && prompts_->use_idle_time(); }
   void forget(Slot& slot) override;
   [[nodiscard]] CellStore* cell_store() noexcept override {
     return cells_ ? &*cells_ : host_.cell_store();
@@ -48,6 +57,9 @@ class DeviceStepper final : public Stepper {
   [[nodiscard]] const Residency& residency() const noexcept { return bridge_.residency(); }
   [[nodiscard]] const std::vector<StepPhaseReport>& phases() const noexcept {
     return step_.report();
+  }
+  [[nodiscard]] const std::vector<PhaseTrialReport>& phase_trials() const noexcept {
+    return step_.trials();
   }
   // CUDA's number of the device.
   [[nodiscard]] int device() const noexcept { return bridge_.device(); }
@@ -82,6 +94,7 @@ class DeviceStepper final : public Stepper {
   OwnStep step_;
   DeviceLoop loop_;
   DevicePolicy policy_;
+  std::unique_ptr<PromptPass> prompts_;  // null: llama_decode computes all prompts
 };
 
 }  // namespace unpaced

@@ -62,7 +62,9 @@ MatVecMatrix matrix_of(const ProductPart& part) {
           .n_rows = static_cast<std::int32_t>(part.weights->ne[1]),
           .row_bytes = static_cast<std::int64_t>(part.weights->nb[1]),
           .expert_bytes = static_cast<std::int64_t>(part.weights->nb[2]),
-          .added = part.added == nullptr ? nullptr : static_cast<const float*>(part.added->data)};
+          .added = part.added == nullptr ? nullptr : static_cast<const float*>(part.added->data),
+          .out_stride = part.weights->ne[1],
+          .added_stride = part.added == nullptr || part.added->ne[1] == 1 ? 0 : part.added->ne[0]};
 }
 
 MatVec common_of(const ProductPart& part) {
@@ -73,7 +75,9 @@ MatVec common_of(const ProductPart& part) {
     mat_vec.experts = static_cast<const std::int32_t*>(part.experts->data);
     mat_vec.n_experts = static_cast<std::int32_t>(part.experts->ne[0]);
     mat_vec.expert_has_input = part.input->ne[1] > 1;
-    mat_vec.out_stride = part.weights->ne[1];
+  } else {
+    mat_vec.n_columns = static_cast<std::int32_t>(part.input->ne[1]);
+    mat_vec.order_columns = mat_vec.n_columns;
   }
   return mat_vec;
 }
@@ -106,6 +110,7 @@ std::string why_not(const RopePart& part) {
 RopeHeads heads_of(const RopePart& part) {
   RopeHeads heads;
   heads.stride = static_cast<std::int64_t>(part.input->nb[1] / sizeof(float));
+  heads.token_stride = static_cast<std::int64_t>(part.input->nb[2] / sizeof(float));
   heads.n_heads = static_cast<std::int32_t>(part.rope->ne[1]);
   if (part.norm != nullptr) {
     heads.norm_weight = static_cast<const float*>(part.weight->data);
@@ -189,6 +194,7 @@ MatVec mat_vec_of(const GatedPart& part) {
 GateRow gate_row_of(const ActivationPart& part) {
   GateRow row;
   row.n_values = static_cast<std::int32_t>(part.out->ne[0]);
+  row.n_rows = static_cast<std::int32_t>(part.out->ne[1]);
   row.glu = glu_of(part.out);
   row.alpha = parameter<float>(part.out, 2);
   row.limit = parameter<float>(part.out, 3);
@@ -240,11 +246,69 @@ HeadRope head_rope_of(const HeadRoles& roles) {
   rope.query = heads_of(*roles.query);
   rope.key = heads_of(*roles.key);
   write_to(rope.key, *roles.key_row);
-  // One row, in pieces of a head's size.
+  rope.n_tokens = static_cast<std::int32_t>(roles.query->rope->ne[2]);
+  // Rows in pieces of a head's size.
   rope.value.stride = rope.head_size;
+  rope.value.token_stride =
+      static_cast<std::int64_t>(roles.value_row->input->nb[1] / sizeof(float));
   rope.value.n_heads = static_cast<std::int32_t>(roles.value_row->input->ne[0]) / rope.head_size;
   write_to(rope.value, *roles.value_row);
   return rope;
+}
+
+namespace {
+
+CachedHeads cached_heads(const ggml_tensor* view) {
+  return {.data = static_cast<const std::uint8_t*>(view->data),
+          .stride = static_cast<std::int64_t>(view->nb[1]),
+          .head_stride = static_cast<std::int64_t>(view->nb[2])};
+}
+
+}  // namespace
+
+std::string why_no_arguments(const AttentionPart& part) {
+  const ggml_tensor* query = part.out->src[0];
+  const ggml_tensor* keys = part.out->src[1];
+  const ggml_tensor* values = part.out->src[2];
+  const ggml_tensor* mask = part.out->src[3];
+  for (const ggml_tensor* cached : {keys, values}) {
+    if (cached->type != GGML_TYPE_F16) {
+      return std::string("attention over a cache of ") + ggml_type_name(cached->type);
+    }
+  }
+  if (query->type != GGML_TYPE_F32 || query->ne[1] != 1 || query->ne[3] != 1) {
+    return "attention of several queries";
+  }
+  if (mask == nullptr || mask->type != GGML_TYPE_F16 || mask->ne[2] != 1 || mask->ne[3] != 1) {
+    return "attention with another mask";
+  }
+  if (origin(mask)->op != GGML_OP_NONE) return "attention with a mask that the step computes";
+  if (parameter<float>(part.out, 1) != 0.0F) return "attention with a bias of distance";
+  if (values->ne[0] != keys->ne[0] || query->nb[2] % 16 != 0 || query->nb[0] != sizeof(float) ||
+      keys->nb[0] != 2 || values->nb[0] != 2) {
+    return "attention to values of another size";
+  }
+  return why_no_head_attention(head_attention_of(part));
+}
+
+HeadAttention head_attention_of(const AttentionPart& part) {
+  const ggml_tensor* query = part.out->src[0];
+  const ggml_tensor* keys = part.out->src[1];
+  const ggml_tensor* sinks = part.out->src[4];
+  HeadAttention attention;
+  attention.query_stride = static_cast<std::int64_t>(query->nb[2] / sizeof(float));
+  attention.keys = cached_heads(keys);
+  attention.values = cached_heads(part.out->src[2]);
+  attention.mask = static_cast<const std::uint16_t*>(part.out->src[3]->data);
+  attention.sinks = sinks == nullptr ? nullptr : static_cast<const float*>(sinks->data);
+  attention.head_size = static_cast<std::int32_t>(query->ne[0]);
+  attention.n_heads = static_cast<std::int32_t>(query->ne[2]);
+  attention.n_sharing = static_cast<std::int32_t>(query->ne[2] / keys->ne[2]);
+  attention.n_cells = static_cast<std::int32_t>(keys->ne[1]);
+  attention.scale = parameter<float>(part.out, 0);
+  attention.cap = parameter<float>(part.out, 2);
+  if (attention.cap != 0.0F) attention.scale /= attention.cap;
+  return attention;
 }
 
 }  // namespace unpaced

@@ -6,6 +6,7 @@
 
 #include "device/graph/step_part.h"
 #include "device/graph/step_phase.h"
+#include "device/kernels/head_attention.h"
 #include "device/kernels/head_rope.h"
 #include "device/kernels/mat_vec.h"
 #include "device/kernels/row_rounding.h"
@@ -33,5 +34,10 @@ struct HeadRoles {
 [[nodiscard]] HeadRope head_rope_of(const HeadRoles& roles);
 // Empty: the parts are Q, K and V of one attention, and the kernel's.
 [[nodiscard]] std::string why_no_arguments(const RopeLaunch& launch);
+
+// Without queries, parts and outputs.
+[[nodiscard]] HeadAttention head_attention_of(const AttentionPart& part);
+// Empty: it is one query's over an F16 cache, and the kernel's.
+[[nodiscard]] std::string why_no_arguments(const AttentionPart& part);
 
 }  // namespace unpaced

@@ -10,9 +10,19 @@
 namespace unpaced {
 namespace {
 
-void append(std::string& shape, const ggml_tensor* tensor) {
+constexpr int kNone = -1;
+
+// Which of an attention's source's dimensions is the window.
+int window_of(const ggml_tensor* node, std::size_t source) {
+  if (node->op != GGML_OP_FLASH_ATTN_EXT) return kNone;
+  return source == 1 || source == 2 ? 1 : source == 3 ? 0 : kNone;
+}
+
+void append(std::string& shape, const ggml_tensor* tensor, int left_out) {
   shape += ggml_type_name(tensor->type);
-  for (const std::int64_t n : tensor->ne) shape += "," + std::to_string(n);
+  for (int i = 0; i < GGML_MAX_DIMS; ++i) {
+    shape += i == left_out ? ",n" : "," + std::to_string(tensor->ne[i]);
+  }
   shape += ' ';
 }
 
@@ -24,9 +34,9 @@ std::string shape_of(const StepGraph& graph, const StepPhase& phase) {
     const ggml_tensor* node = graph.node(i);
     if (is_view(node)) continue;
     shape += std::string(ggml_op_name(node->op)) + " ";
-    append(shape, node);
-    for (const ggml_tensor* source : node->src) {
-      if (source != nullptr) append(shape, source);
+    append(shape, node, kNone);
+    for (std::size_t k = 0; k < GGML_MAX_SRC; ++k) {
+      if (node->src[k] != nullptr) append(shape, node->src[k], window_of(node, k));
     }
     // Of operations whose parameters are addresses or counters there are none here.
     for (const std::int32_t parameter : node->op_params) shape += std::to_string(parameter) + ".";
@@ -48,7 +58,10 @@ std::string OwnKernels::why_not(MatVec mat_vec, const ggml_tensor* weights) cons
   } else {
     mat_vec.input = &kFloat;
   }
-  return why_no_mat_vec(mat_vec, card_);
+  if (std::string why = why_no_mat_vec(mat_vec, card_); !why.empty()) return why;
+  // Read twice, weights cost as much as ggml's kernel from seven columns on.
+  const std::int32_t n_most = mat_vec.order_columns > 6 ? 2 : 1;
+  return n_mat_vec_launches(mat_vec, card_) > n_most ? "it would take several launches" : "";
 }
 
 std::string OwnKernels::why_no_products(std::span<const ProductPart> parts) const {
@@ -67,6 +80,12 @@ std::string OwnKernels::why_no_activation(const ActivationPart& part) const {
 
 std::string OwnKernels::why_no_rope(const RopeLaunch& launch) const {
   return why_no_arguments(launch);
+}
+
+std::string OwnKernels::why_no_attention(const AttentionPart& part) const {
+  if (std::string why = why_no_arguments(part); !why.empty()) return why;
+  if (attention_parts_.of(part.out) > 0) return "";
+  return "ggml's attention is by another kernel here";
 }
 
 std::string OwnKernels::why_no_phase(const StepGraph& graph, const StepPhase& phase) const {

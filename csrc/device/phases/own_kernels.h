@@ -3,21 +3,25 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "device/graph/step_phase.h"
 #include "device/kernels/card.h"
 #include "device/kernels/mat_vec.h"
+#include "device/phases/attention_parts.h"
 
 namespace unpaced {
 
 // Phases with the same name compute the same on other values: operations, types, shapes and
-// parameters, not tensors.
+// parameters, not tensors. Of an attention the window's size does not count.
 [[nodiscard]] std::string shape_of(const StepGraph& graph, const StepPhase& phase);
 
 class OwnKernels final : public PhaseKernels {
  public:
   explicit OwnKernels(const Card& card) : card_(card) {}
 
+  // Without it no attention is ours.
+  void know(AttentionParts parts) { attention_parts_ = std::move(parts); }
   // Phases of this shape are ggml's.
   void refuse(const std::string& shape, std::string why) { refused_[shape] = std::move(why); }
   [[nodiscard]] std::string why_no_norm(const NormPart& part) const override;
@@ -25,6 +29,10 @@ class OwnKernels final : public PhaseKernels {
   [[nodiscard]] std::string why_no_gated(const GatedPart& part) const override;
   [[nodiscard]] std::string why_no_activation(const ActivationPart& part) const override;
   [[nodiscard]] std::string why_no_rope(const RopeLaunch& launch) const override;
+  [[nodiscard]] std::string why_no_attention(const AttentionPart& part) const override;
+  [[nodiscard]] std::int32_t attention_parts(const AttentionPart& part) const override {
+    return attention_parts_.of(part.out);
+  }
   [[nodiscard]] std::string why_no_phase(const StepGraph& graph,
                                          const StepPhase& phase) const override;
 
@@ -32,6 +40,7 @@ class OwnKernels final : public PhaseKernels {
   [[nodiscard]] std::string why_not(MatVec mat_vec, const ggml_tensor* weights) const;
 
   const Card card_;
+  AttentionParts attention_parts_;
   std::map<std::string, std::string> refused_;  // by shape: why
 };
 

@@ -27,6 +27,7 @@ void PhaseLauncher::enqueue(const NormLaunch& launch, const Place& place) const 
                    .epsilon = part.epsilon};
   };
   row.n_values = static_cast<std::int32_t>(launch.part.out->ne[0]);
+  row.n_rows = static_cast<std::int32_t>(launch.part.out->ne[1]);
   if (launch.before) {
     row.first = fill(*launch.before, true);
     row.second = fill(launch.part, launch.writes_out);
@@ -98,6 +99,18 @@ void PhaseLauncher::enqueue(const RopeLaunch& launch, const Place& place) const 
   rope.value.input = places_.floats(roles.value_row->input);
   rope.next_is_ours = place.next_is_ours;
   enqueue_head_rope(rope, card_, place.stream);
+}
+
+void PhaseLauncher::enqueue(const AttentionLaunch& launch, const Place& place) const {
+  HeadAttention attention = head_attention_of(launch.part);
+  attention.n_parts = launch.n_parts;
+  attention.queries = places_.floats(launch.part.out->src[0]);
+  if (launch.writes_out) attention.out = places_.floats(launch.part.out);
+  if (launch.rounded != nullptr) attention.rounded = places_.rounded(launch.rounded);
+  attention.scratch = places_.parts(launch.part.out);
+  attention.arrivals = places_.arrivals();
+  attention.next_is_ours = place.next_is_ours;
+  enqueue_head_attention(attention, card_, place.stream);
 }
 
 }  // namespace unpaced

@@ -33,6 +33,7 @@ class PhaseLauncher {
   void enqueue(const GatedLaunch& launch, const Place& place) const;
   void enqueue(const ActivationLaunch& launch, const Place& place) const;
   void enqueue(const RopeLaunch& launch, const Place& place) const;
+  void enqueue(const AttentionLaunch& launch, const Place& place) const;
   // With the input and the build that was chosen.
   void complete(MatVec& mat_vec, const ProductPart& part) const;
 

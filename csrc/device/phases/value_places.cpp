@@ -14,6 +14,7 @@ std::size_t rounded_bytes(const ggml_tensor* rows) {
 }  // namespace
 
 ValuePlaces::ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases) {
+  static_cast<void>(take(kArrivalBytes));
   // Rounded rows are small, and a norm's is read by later phases: each has a place of its own.
   for (const StepPhase& phase : phases) {
     for (const PhaseLaunch& launch : phase.launches) add_rounded(launch);
@@ -46,6 +47,8 @@ void ValuePlaces::add_rounded(const PhaseLaunch& launch) {
   } else if (const auto* activation = std::get_if<ActivationLaunch>(&launch);
              activation != nullptr && activation->rounds) {
     rows = activation->part.out;
+  } else if (const auto* attention = std::get_if<AttentionLaunch>(&launch)) {
+    rows = attention->rounded;
   }
   if (rows != nullptr && !rounded_.contains(origin(rows))) {
     rounded_[origin(rows)] = take(rounded_bytes(rows));
@@ -62,6 +65,11 @@ void ValuePlaces::add_phase(const StepGraph& graph, const StepPhase& phase) {
       add_floats(graph, phase.nodes, activation->part.out);
     } else if (const auto* heads = std::get_if<RopeLaunch>(&launch)) {
       for (const RopePart& part : heads->ropes) add_floats(graph, phase.nodes, part.out);
+    } else if (const auto* attention = std::get_if<AttentionLaunch>(&launch)) {
+      const ggml_tensor* out = attention->part.out;
+      parts_[out] =
+          take(attention_scratch_bytes(static_cast<std::int32_t>(out->ne[1]),
+                                       static_cast<std::int32_t>(out->ne[0]), attention->n_parts));
     }
   }
 }
@@ -73,6 +81,10 @@ float* ValuePlaces::floats(const ggml_tensor* value) const {
   const auto offset =
       static_cast<const std::byte*>(value->data) - static_cast<const std::byte*>(whole->data);
   return reinterpret_cast<float*>(scratch_ + found->second + offset);
+}
+
+std::byte* ValuePlaces::parts(const ggml_tensor* attention) const {
+  return scratch_ + parts_.at(attention);
 }
 
 Q8Block* ValuePlaces::rounded(const ggml_tensor* value) const {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "device/graph/step_phase.h"
+#include "device/kernels/head_attention.h"
 #include "device/kernels/q8_row.h"
 
 namespace unpaced {
@@ -17,7 +18,7 @@ class ValuePlaces {
   // begin_at().
   ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases);
 
-  // The scratch memory that the places take.
+  // The scratch memory that the places take; at least kArrivalBytes.
   [[nodiscard]] std::size_t n_bytes() const noexcept { return n_bytes_; }
   void begin_at(std::byte* scratch) noexcept { scratch_ = scratch; }
 
@@ -25,6 +26,14 @@ class ValuePlaces {
   [[nodiscard]] float* floats(const ggml_tensor* value) const;
   // Of the rounded form of its rows.
   [[nodiscard]] Q8Block* rounded(const ggml_tensor* value) const;
+  // Where the parts of an attention meet.
+  [[nodiscard]] std::byte* parts(const ggml_tensor* attention) const;
+  // Counters for all attentions, in the scratch memory's first kArrivalBytes whichever phases there
+  // are. They are zero before the first launch, which is for the memory's owner to see to.
+  [[nodiscard]] std::uint32_t* arrivals() const {
+    return reinterpret_cast<std::uint32_t*>(scratch_);
+  }
+  static constexpr std::size_t kArrivalBytes = kAttentionHeadsMost * sizeof(std::uint32_t);
 
  private:
   void add_rounded(const PhaseLaunch& launch);
@@ -34,6 +43,7 @@ class ValuePlaces {
 
   std::map<const ggml_tensor*, std::size_t> floats_;  // offsets in the scratch memory
   std::map<const ggml_tensor*, std::size_t> rounded_;
+  std::map<const ggml_tensor*, std::size_t> parts_;
   std::size_t next_ = 0;
   std::size_t n_bytes_ = 0;
   std::byte* scratch_ = nullptr;

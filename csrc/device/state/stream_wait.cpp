@@ -11,7 +11,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds kSpinning{500};  // most waits are shorter
 constexpr std::chrono::microseconds kSleep{50};
 
 class Event {
@@ -40,7 +39,8 @@ class Event {
 
 }  // namespace
 
-void await_stream(cudaStream_t stream, std::chrono::microseconds limit) {
+void await_stream(cudaStream_t stream, std::chrono::microseconds limit,
+                  std::chrono::microseconds spinning) {
   Event event;
   event.record(stream);
   const Clock::time_point begin = Clock::now();
@@ -50,7 +50,7 @@ void await_stream(cudaStream_t stream, std::chrono::microseconds limit) {
       const auto n_ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
       throw EngineLost("the GPU has given no sign of life for " + std::to_string(n_ms) + " ms");
     }
-    if (waited > kSpinning) std::this_thread::sleep_for(kSleep);
+    if (waited > spinning) std::this_thread::sleep_for(kSleep);
   }
 }
 

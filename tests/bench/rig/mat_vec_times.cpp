@@ -1,6 +1,6 @@
 // How long mat-vecs take: ggml's kernels and each build of ours, beside what the card copies.
 //
-//   mat_vec_times [FORMAT]
+//   mat_vec_times [FORMAT | prompts]
 //
 // A line is a shape: microseconds a product, each product of a matrix of its own, as many as do not
 // fit into the card's cache, in one CUDA graph. "ggml" rounds its input each time, as it does;
@@ -34,6 +34,7 @@ struct Shape {
   int n_values;
   int n_columns = 1;
   bool glu = false;
+  int order_columns = 1;  // as MatVec has it
 };
 
 // An 8B's step, a 1B's, a 0.5B's; then formats at one shape, then columns.
@@ -71,6 +72,20 @@ constexpr Shape kShapes[] = {
     {"Q4_K", 4096, 4096, 8},
     {"Q6_K", 14336, 4096, 8},
     {"Q8_0", 14336, 4096, 8},
+    // A prompt of 8, 5 and 4 tokens: an 8B's, a 1B's.
+    {"Q4_K", 6144, 4096, 8, false, 8},
+    {"Q4_K", 4096, 4096, 8, false, 8},
+    {"Q4_K", 14336, 4096, 8, true, 8},
+    {"Q4_K", 4096, 14336, 8, false, 8},
+    {"Q6_K", 4096, 14336, 8, false, 8},
+    {"Q4_K", 4096, 4096, 5, false, 5},
+    {"Q4_K", 14336, 4096, 5, true, 5},
+    {"Q4_K", 4096, 14336, 5, false, 5},
+    {"Q4_K", 4096, 4096, 4, false, 4},
+    {"Q4_K", 2048, 2048, 8, false, 8},
+    {"Q4_K", 8192, 2048, 8, true, 8},
+    {"Q4_K", 2048, 8192, 8, false, 8},
+    {"Q8_0", 4096, 4096, 8, false, 8},
 };
 
 const GgmlFormat& format_named(const std::string& name) {
@@ -183,7 +198,8 @@ class Matrices {
           .format = format_.format,
           .n_rows = shape_.n_rows,
           .row_bytes = static_cast<std::int64_t>(row_bytes_),
-          .out = out_};
+          .out = out_,
+          .out_stride = shape_.n_rows};
     }
     made.n_values = shape_.n_values;
     made.end = shape_.glu ? MatVecEnd::kGlu : MatVecEnd::kPlain;
@@ -194,7 +210,7 @@ class Matrices {
       made.input = static_cast<const float*>(input_->data);
     }
     made.n_columns = shape_.n_columns;
-    made.out_stride = shape_.n_rows;
+    made.order_columns = shape_.order_columns;
     return made;
   }
 
@@ -280,7 +296,9 @@ int main(int argc, char** argv) {
     std::printf("%s, %d multiprocessors, copies %.0f GB/s (read and written)\n", properties.name,
                 card.n_multiprocessors, copied / 1e3);
     for (const Shape& shape : kShapes) {
-      if (argc > 1 && std::strcmp(argv[1], shape.format) != 0) continue;
+      const bool is_asked = argc < 2 || std::strcmp(argv[1], shape.format) == 0 ||
+                            (std::strcmp(argv[1], "prompts") == 0 && shape.order_columns > 1);
+      if (!is_asked) continue;
       measure(shape, backend, card, copied, stream);
     }
     return 0;

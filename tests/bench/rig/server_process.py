@@ -58,6 +58,11 @@ class ServerProcess:
         """Exit status, of a process that ends by itself. Raises: subprocess.TimeoutExpired."""
         return self._process.wait(timeout_s)
 
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self._process.kill()
+        self._process.wait()
+
     def stop(self) -> None:
         """SIGTERM, then SIGKILL after 10 s."""
         self._process.terminate()

@@ -122,6 +122,7 @@ struct GpuProduct {
   int n_experts = 0;  // used, of twice as many
   bool expert_has_input = false;
   bool wild = false;
+  int order_columns = 1;  // as MatVec has it: n_columns or 1
 };
 
 // One product, by both.
@@ -156,9 +157,16 @@ class GpuCase {
   GpuCase(const GpuCase&) = delete;
   GpuCase& operator=(const GpuCase&) = delete;
 
-  // Column after column, as one column each.
+  // Column after column, as one column each; with order_columns all at once.
   std::vector<float> by_ggml() {
     std::vector<float> all;
+    if (product_.order_columns > 1) {
+      ggml_backend_tensor_set(input_, values_.data(), 0, values_.size() * 4);
+      if (bias_ != nullptr)
+        ggml_backend_tensor_set(bias_, added_values_.data(), 0, added_values_.size() * 4);
+      graph_.compute(backend_.backend);
+      return download<float>(result_->data, static_cast<std::size_t>(ggml_nelements(result_)));
+    }
     const int n = product_.n_experts > 0 ? 1 : product_.n_columns;
     for (int column = 0; column < n; ++column) {
       const std::size_t one = floats(product_.n_values) * (product_.n_experts > 0 ? vectors() : 1);
@@ -188,7 +196,9 @@ class GpuCase {
           .row_bytes = static_cast<std::int64_t>(weights->nb[1]),
           .expert_bytes = static_cast<std::int64_t>(weights->nb[2]),
           .added = product_.end == MatVecEnd::kAdded ? added_ : nullptr,
-          .out = last ? out_ : nullptr};
+          .out = last ? out_ : nullptr,
+          .out_stride = product_.n_rows,
+          .added_stride = product_.n_rows};
     }
     made.n_values = product_.n_values;
     made.end = product_.end;
@@ -201,8 +211,7 @@ class GpuCase {
       made.input_stride = product_.n_values;
     }
     made.n_columns = product_.n_columns;
-    made.out_stride = product_.n_rows;
-    made.added_stride = product_.n_rows;
+    made.order_columns = product_.order_columns;
     made.experts = ids_ == nullptr ? nullptr : static_cast<const std::int32_t*>(ids_->data);
     made.n_experts = product_.n_experts;
     made.expert_has_input = product_.expert_has_input;
@@ -252,7 +261,8 @@ class GpuCase {
     }
     input_ = experts ? ggml_new_tensor_3d(context, GGML_TYPE_F32, product_.n_values,
                                           static_cast<std::int64_t>(vectors()), 1)
-                     : ggml_new_tensor_1d(context, GGML_TYPE_F32, product_.n_values);
+                     : ggml_new_tensor_2d(context, GGML_TYPE_F32, product_.n_values,
+                                          product_.order_columns);
     if (experts) ids_ = ggml_new_tensor_2d(context, GGML_TYPE_I32, product_.n_experts, 1);
     std::vector<ggml_tensor*> products;
     for (ggml_tensor* weights : weights_)
@@ -261,7 +271,7 @@ class GpuCase {
     result_ = products[0];
     if (product_.end == MatVecEnd::kAdded) {
       bias_ = ggml_new_tensor_2d(context, GGML_TYPE_F32, product_.n_rows,
-                                 experts ? 2 * product_.n_experts : 1);
+                                 experts ? 2 * product_.n_experts : product_.order_columns);
       result_ =
           experts ? ggml_add_id(context, result_, bias_, ids_) : ggml_add(context, result_, bias_);
     } else if (product_.end == MatVecEnd::kGlu) {

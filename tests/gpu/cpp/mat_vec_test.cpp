@@ -62,10 +62,11 @@ void compare(const GpuProduct& product, GgmlBackend& backend, const Card& card, 
     const Difference found = difference(both.by_us(made, card), expected);
     if (found.n == 0) continue;
     ++totals.wrong;
-    std::printf("%s K %d rows %d columns %d end %d glu %d experts %d%s variant %d: ",
+    std::printf("%s K %d rows %d columns %d%s end %d glu %d experts %d%s variant %d: ",
                 product.format->name, product.n_values, product.n_rows, product.n_columns,
-                static_cast<int>(product.end), static_cast<int>(product.glu), product.n_experts,
-                product.wild ? " wild" : "", made.variant);
+                product.order_columns > 1 ? " in their order" : "", static_cast<int>(product.end),
+                static_cast<int>(product.glu), product.n_experts, product.wild ? " wild" : "",
+                made.variant);
     tell(found, expected.size());
   }
 }
@@ -134,6 +135,23 @@ void compare_format(const GgmlFormat& format, GgmlBackend& backend, const Card& 
                .n_columns = n_columns,
                .wild = n_columns == 4},
               backend, card, totals);
+    }
+    for (int n_columns = 2; n_columns <= 8; ++n_columns) {
+      GpuProduct product = {.format = &format,
+                            .n_values = n_values,
+                            .n_rows = 517,
+                            .n_columns = n_columns,
+                            .wild = n_columns % 2 == 1,
+                            .order_columns = n_columns};
+      compare(product, backend, card, totals);
+      product.end = MatVecEnd::kAdded;
+      compare(product, backend, card, totals);
+      product.end = MatVecEnd::kGlu;
+      product.n_matrices = 2;
+      for (const GluKind glu : {GluKind::kSwiglu, GluKind::kGeglu}) {
+        product.glu = glu;
+        compare(product, backend, card, totals);
+      }
     }
   }
   compare({.format = &format, .n_values = 4096, .n_rows = 20001}, backend, card, totals);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "device/kernels/card.h"
+#include "device/phases/attention_capture.h"
 #include "device/phases/own_kernels.h"
 #include "device/phases/phase_launcher.h"
 #include "device/phases/step_program.h"
@@ -21,14 +23,24 @@ struct Planned {
   explicit Planned(LlamaBridge& bridge)
       : card(find_card(bridge.device())),
         graph(bridge.graph()),
-        phases(plan_phases(graph, OwnKernels(card))),
+        phases(plan_phases(graph, kernels_of(bridge, graph, card))),
         places(graph, phases),
-        scratch(places.n_bytes() + 1),
+        scratch(places.n_bytes()),
         launcher(places, choices, card) {
     places.begin_at(scratch.data());
+    fill_now(scratch.data(), 0, ValuePlaces::kArrivalBytes);
   }
   Planned(const Planned&) = delete;
   Planned& operator=(const Planned&) = delete;
+
+  static OwnKernels kernels_of(const LlamaBridge& bridge, const StepGraph& graph,
+                               const Card& card) {
+    AttentionParts parts;
+    find_attention_parts(bridge, graph, parts);
+    OwnKernels kernels(card);
+    kernels.know(std::move(parts));
+    return kernels;
+  }
 
   const Card card;
   const StepGraph graph;
@@ -47,8 +59,12 @@ inline bool may_change_at(const Planned& planned, std::size_t n, const std::vect
   for (std::size_t i = 0; i < n; ++i) {
     for (const PhaseLaunch& launch : planned.phases[i].launches) {
       const auto* norm = std::get_if<NormLaunch>(&launch);
-      if (norm == nullptr || norm->writes_out) continue;
-      const std::vector<std::int32_t> readers = planned.graph.computing_readers(norm->part.out);
+      const auto* attention = std::get_if<AttentionLaunch>(&launch);
+      const ggml_tensor* unwritten = nullptr;
+      if (norm != nullptr && !norm->writes_out) unwritten = norm->part.out;
+      if (attention != nullptr && !attention->writes_out) unwritten = attention->part.out;
+      if (unwritten == nullptr) continue;
+      const std::vector<std::int32_t> readers = planned.graph.computing_readers(unwritten);
       if (std::ranges::any_of(readers, [&](std::int32_t reader) { return reader >= end; }))
         return false;
     }

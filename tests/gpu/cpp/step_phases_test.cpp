@@ -1,14 +1,20 @@
 // Phases of ours beside ggml's nodes for them, bit by bit: each shape by itself on random
-// activations, then whole steps. It prints what is ours, and where a step that has other bits
-// begins to have them; of a window, how long each shape takes in it.
+// activations, attention in windows of several sizes, then whole steps. It prints what is ours, and
+// where a step that has other bits begins to have them; of a window, how long each shape takes in
+// it.
 //
-//   step_phases_test MODEL.gguf [CACHE TYPE [WINDOW]]
+//   step_phases_test MODEL.gguf [CACHE TYPE [WINDOW [TOKENS]]]
+//
+// With more than one token: each shape of a prompt of so many.
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,12 +22,12 @@
 #include "backend/cpu_backend.h"
 #include "device/graph/fusion_borders.h"
 #include "device/kernels/card.h"
+#include "device/loop/own_step.h"
 #include "device/phases/own_kernels.h"
-#include "device/phases/own_step.h"
 #include "device/phases/phase_launcher.h"
-#include "device/phases/phase_trial.h"
-#include "device/phases/phase_tuner.h"
-#include "device/phases/timed_graph.h"
+#include "device/phases/trials/phase_trial.h"
+#include "device/phases/trials/phase_tuner.h"
+#include "device/phases/trials/timed_graph.h"
 #include "device/phases/value_places.h"
 #include "engine/stepper_factory.h"
 #include "model/model.h"
@@ -79,8 +85,8 @@ void test_bits(PhaseTrial& trial, const Alike& alike, const std::string& shape) 
 void measure(PhaseTrial& trial, Planned& planned, const Alike& alike, double (&totals)[3]) {
   const TrialTimes before = trial.measure(alike);
   for (const VariantTime& time : PhaseTuner(trial, planned.choices, planned.card).tune(alike)) {
-    std::printf("    kernel %zu, build %d: %.1f us%s\n", time.launch, time.variant,
-                time.seconds * 1e6, time.is_exact ? "" : ", other bits");
+    std::printf("    kernel %zu, build %d: %.1f us\n", time.launch, time.variant,
+                time.seconds * 1e6);
   }
   const TrialTimes times = trial.measure(alike);
   std::printf("    a phase: ggml %.1f us, own %.1f us, by the fastest builds %.1f us\n",
@@ -141,6 +147,32 @@ void test_phases(LlamaBridge& bridge, bool measures) {
       ggml * 1e6, totals[0] * 1e6, totals[1] * 1e6, totals[2] * 1e6);
 }
 
+// Attention's sums hang on the window: how many parts it has, and how many cells each of them.
+void test_windows(LlamaBridge& bridge, bool measures) {
+  for (std::int32_t n_kv = bridge.window_cells(1); n_kv <= bridge.n_cells();
+       n_kv = n_kv < 1024 ? bridge.window_cells(n_kv + 1) : 2 * n_kv) {
+    bridge.open({.stream = 0, .n_kv = n_kv});
+    Planned planned(bridge);
+    PhaseTrial trial(bridge, planned.graph, planned.places, planned.launcher, kPatience);
+    const DeviceArray<std::byte> cleared(kTrialBytes);
+    trial.clear_cache_by({cleared.data(), cleared.size()});
+    std::map<std::string, Alike> by_shape;
+    for (const StepPhase& phase : planned.phases) {
+      if (phase.kind != PhaseKind::kAttention) continue;
+      by_shape[shape_of(planned.graph, phase)].push_back(&phase);
+    }
+    for (const auto& [shape, alike] : by_shape) {
+      const auto& launch = std::get<AttentionLaunch>(alike.front()->launches.front());
+      std::printf("  a window of %d cells in %d parts\n", n_kv, launch.n_parts);
+      test_bits(trial, alike, shape);
+      if (!measures) continue;
+      const TrialTimes times = trial.measure(alike);
+      std::printf("    attention, %d cells: ggml %.1f us, own %.1f us\n", n_kv, times.ggml * 1e6,
+                  times.own * 1e6);
+    }
+  }
+}
+
 // With more and more of a step's phases by us: where its bits begin to be others.
 void show_first_wrong(LlamaBridge& bridge, const Window& window, std::size_t n_vocab) {
   bridge.open(window);
@@ -167,6 +199,47 @@ void show_first_wrong(LlamaBridge& bridge, const Window& window, std::size_t n_v
     before = n;
   }
   std::printf("  phase after phase no logit differs: it is not the same every time\n");
+}
+
+// What a start with --kernels auto takes and chooses.
+struct AutoStart {
+  double ms = 0;
+  int n_measured = 0;  // shapes
+};
+
+AutoStart start_auto(LlamaBridge& bridge, const std::string& folder, bool remembers) {
+  OwnStep step(bridge, StepKernels::kAuto, folder);
+  step.prepare(bridge, kPatience);
+  AutoStart made;
+  for (const PhaseTrialReport& trial : step.trials()) {
+    made.ms += trial.ms;
+    made.n_measured += trial.measured ? 1 : 0;
+    std::printf("  auto: %3d x %s: %.1f ms", trial.n, trial.phase.c_str(), trial.ms);
+    if (remembers) expect(trial.remembered && !trial.measured, "remembered: " + trial.phase);
+    if (trial.measured) std::printf(", ggml %.1f us, own %.1f us", trial.ggml_us, trial.own_us);
+    std::printf("\n");
+  }
+  return made;
+}
+
+// As often as it takes to measure everything; the last one goes by what was kept.
+void test_auto(LlamaBridge& bridge, bool is_alone) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("choices-" + std::to_string(getpid()));
+  const AutoStart first = start_auto(bridge, folder, false);
+  expect(!is_alone || first.ms <= 200, "auto took " + std::to_string(first.ms) + " ms");
+  for (int i = 0; i < 20 && start_auto(bridge, folder, false).n_measured > 0; ++i) {
+  }
+  const AutoStart last = start_auto(bridge, folder, true);
+  expect(!is_alone || last.ms < first.ms, "by what was kept " + std::to_string(last.ms) + " ms");
+  std::filesystem::remove_all(folder);
+}
+
+// The phases of a prompt's graph; whole prompts are prompt_graphs_test's.
+void test_prompt(const Model& model, std::int32_t n_kv, std::int32_t n_tokens) {
+  LlamaBridge bridge(model.context(), {.n_tokens = n_tokens});
+  bridge.open({.stream = 0, .n_kv = n_kv, .n_tokens = n_tokens});
+  test_phases(bridge, true);
 }
 
 void test_steps(LlamaBridge& bridge, const Model& model, const Window& window) {
@@ -216,11 +289,18 @@ int main(int argc, char** argv) {
     LoadProgress progress;
     const std::atomic<bool> stop = false;
     Model model(config, progress, stop);
+    if (argc > 4) {
+      test_prompt(model, std::stoi(argv[3]), std::stoi(argv[4]));
+      return n_failed == 0 ? 0 : 1;
+    }
     LlamaBridge bridge(model.context());
     const Window window{.stream = 0,
                         .n_kv = argc > 3 ? std::stoi(argv[3]) : bridge.window_cells(1)};
     bridge.open(window);
     test_phases(bridge, argc > 3);
+    test_windows(bridge, argc > 3);
+    bridge.open(window);
+    test_auto(bridge, argc > 3);
     llama_memory_clear(llama_get_memory(model.context()), true);
     test_steps(bridge, model, window);
   } catch (const std::exception& e) {

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <vector>
 
-#include "device/phases/own_step.h"
+#include "device/loop/own_step.h"
 #include "device/phases/step_program.h"
-#include "device/phases/timed_graph.h"
+#include "device/phases/trials/timed_graph.h"
 #include "device/state/cuda_memory.h"
 
 namespace unpaced {

@@ -10,6 +10,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.support.one_at_a_time import one_at_a_time
+
 _ROOT = Path(__file__).resolve().parents[3]
 _LLAMA = _ROOT / ".build" / "src" / "llama_cpp_python-0.3.36" / "vendor" / "llama.cpp"
 _CPP = _ROOT / "tests" / "unit" / "cpp"
@@ -18,7 +20,7 @@ _FLAGS = ("-std=c++20", "-O1", "-DUNPACED_CHECK_THREADS=1", '-DUNPACED_DEFAULT_T
 
 
 def step_phases_program() -> Path:
-    """Makes a step from its phases: `PROGRAM MODEL CACHE_TYPE`, which prints them.
+    """Makes a step from its phases: `PROGRAM MODEL CACHE_TYPE [TOKENS]`, which prints them.
 
     Raises: FileNotFoundError if `make build` is needed first, RuntimeError if it does not compile.
     """
@@ -26,11 +28,17 @@ def step_phases_program() -> Path:
 
 
 def phase_launcher_program() -> Path:
-    """Runs the kernels of a step's phases on the CPU, by their arguments: `PROGRAM MODEL`.
+    """Runs the kernels of a step's phases on the CPU, by their arguments: `PROGRAM MODEL [TOKENS]`.
 
     Raises: as step_phases_program().
     """
-    phases = ("kernel_arguments", "mat_vec_choices", "own_kernels", "phase_launcher")
+    phases = (
+        "attention_parts",
+        "kernel_arguments",
+        "mat_vec_choices",
+        "own_kernels",
+        "phase_launcher",
+    )
     return _program(
         _CPP / "device" / "phases" / "phase_launcher_test.cpp",
         [
@@ -41,6 +49,7 @@ def phase_launcher_program() -> Path:
     )
 
 
+@one_at_a_time
 def _program(main: Path, others: list[Path]) -> Path:
     """Compiled now if it is stale (some ten seconds of CPU)."""
     spec = importlib.util.find_spec("llama_cpp")

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from engine_ext.llama_build import pins
+from tests.support.one_at_a_time import one_at_a_time
 
 _ROOT = Path(__file__).resolve().parents[3]
 _BUILD = _ROOT / ".build"
@@ -35,6 +36,7 @@ def _run(command: list[str]) -> None:
         raise RuntimeError(f"sampling_capi does not compile:\n{done.stderr}")
 
 
+@one_at_a_time
 def compiled_library() -> Path:
     """The library, compiled now if it is stale (half a minute of CPU).
 
@@ -77,6 +79,7 @@ def compiled_library() -> Path:
     return target
 
 
+@one_at_a_time
 def vocabulary_file(name: str) -> Path:
     """A vocabulary of llama.cpp's source distribution, e.g. "llama-spm", as a vocab-only GGUF."""
     target = _BUILD / "tests" / f"ggml-vocab-{name}.gguf"

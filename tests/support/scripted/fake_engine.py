@@ -350,6 +350,8 @@ class FakeEngine:
             n_requests_failed=3,
             n_requests_host={"shared": 3, "dry": 0},
             n_window_graphs=0,
+            n_prompts_graph=0,
+            n_prompt_graphs=0,
             n_slots_active=2,
             n_waiting=1,
             n_cache_bytes=0,
@@ -360,5 +362,8 @@ class FakeEngine:
             cache_turn_us_max=0,
             cache_us=0,
             n_ring_full=0,
+            n_ring_most=5,
+            n_ring_max=4096,
+            cpu_us=1_500_000,
             n_event_writes=11,
         )

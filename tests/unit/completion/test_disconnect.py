@@ -123,7 +123,8 @@ async def test_cancelled_completions_are_counted_by_phase() -> None:
     metrics: Metrics = app.state.metrics
     value = metrics.registry.get_sample_value
     for phase, n in (("queued", 1), ("prefill", 0), ("decode", 1)):
-        assert value("unpaced_completions_cancelled_total", {"phase": phase}) == n
+        labels = {"model": "demo.gguf", "phase": phase}
+        assert value("unpaced_completions_cancelled_total", labels) == n
 
 
 async def test_a_fault_of_the_engine_after_a_disconnect_is_nobodys() -> None:

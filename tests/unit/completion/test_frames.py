@@ -221,7 +221,7 @@ async def test_figures_are_up_to_date_while_frames_are_written() -> None:
     (item,) = slots.json[0]["next_token"]
     assert (item["n_decoded"], item["has_new_line"]) == (3, True)
     metrics: Metrics = app.state.metrics
-    assert sum(metrics.inter_token.counts) == 2
+    assert sum(metrics.inter_token("demo.gguf").counts) == 2
     sequence.finish()
     await request.done()
 

@@ -16,6 +16,7 @@ from tests.support.scripted.server_app import make_app
 from unpaced.http.gate import Gate, Phase
 
 pytestmark = pytest.mark.anyio
+PAGES = ("/", "/index.html", "/page/{file}", "/openapi.json", "/docs")
 KEY = {b"authorization": b"Bearer secret"}
 
 
@@ -49,9 +50,7 @@ async def test_every_route_is_described(prefix: str) -> None:
     paths = document["paths"]
     described = {(method, path) for path, methods in paths.items() for method in methods}
     assert described == {
-        (method, path)
-        for method, path in served(app)
-        if path.removeprefix(prefix) not in ("/", "/index.html", "/openapi.json", "/docs")
+        (method, path) for method, path in served(app) if path.removeprefix(prefix) not in PAGES
     }
     for path, methods in paths.items():
         for method in methods.values():

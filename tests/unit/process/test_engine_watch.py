@@ -30,6 +30,7 @@ class WatchedEngine:
         self.state = EngineState.READY
         self.error = ""
         self.progress: int | None = 1
+        self.gpu_test_s = 0.0
         self.decode_loop = decode_loop("")
 
 
@@ -80,9 +81,52 @@ def test_no_limit() -> None:
     assert looks(watch, engine, 100, 900) is None
 
 
+def test_a_gpu_that_hangs_while_its_kernels_are_tested() -> None:
+    engine = WatchedEngine()
+    watch, patient = EngineWatch(limit_s=10, period_s=1), EngineWatch(limit_s=0, period_s=1)
+    for engine.gpu_test_s, is_lost in ((0.0, False), (9.9, False), (10.1, True)):
+        why = watch.look_at_load(cast(Engine, engine))
+        assert (why is not None) == is_lost
+        assert patient.look_at_load(cast(Engine, engine)) is None
+    assert "no sign of life for 10 s" in (why or "")
+
+
 def test_a_failed_engine_is_lost_at_once() -> None:
     engine, watch = WatchedEngine(), EngineWatch(limit_s=0, period_s=1)
     engine.state, engine.error = EngineState.FAILED, "the GPU is gone"
     assert looks(watch, engine, 100, 100) == "the GPU is gone"
     engine.error = ""
     assert looks(watch, engine, 101, 101) == "the decode thread has failed"
+
+
+def test_a_watchdog_hears_nothing_while_nothing_moves() -> None:
+    engine, watch = WatchedEngine(), EngineWatch(limit_s=10, period_s=1)
+    watched = cast(Engine, engine)
+    assert looks(watch, engine, 100, 100) is None
+    assert watch.is_moving(watched)
+    assert looks(watch, engine, 101, 102) is None
+    assert not watch.is_moving(watched)
+    assert watch.silence_s == 2
+    engine.progress = 2
+    assert looks(watch, engine, 103, 103) is None
+    assert watch.is_moving(watched)
+    engine.progress = None  # it has nothing to do
+    assert looks(watch, engine, 104, 110) is None
+    assert watch.is_moving(watched)
+
+
+def test_a_watchdog_knows_nothing_of_kernels_that_are_compiled() -> None:
+    engine, watch = WatchedEngine(), EngineWatch(limit_s=10, period_s=1)
+    engine.decode_loop = decode_loop("compute_75")
+    patience = engine.decode_loop.patience
+    assert patience > 1
+    assert looks(watch, engine, 100, 100 + 10 * (patience - 1)) is None
+    assert watch.is_moving(cast(Engine, engine))
+    assert looks(watch, engine, 101 + 10 * (patience - 1), 102 + 10 * (patience - 1)) is None
+    assert not watch.is_moving(cast(Engine, engine))
+
+
+def test_without_a_limit_nobody_asks_for_progress() -> None:
+    engine, watch = WatchedEngine(), EngineWatch(limit_s=0, period_s=1)
+    assert looks(watch, engine, 100, 200) is None
+    assert watch.is_moving(cast(Engine, engine))

@@ -11,7 +11,13 @@ import structlog
 from structlog.testing import capture_logs
 
 from engine_ext import DecodeLoop
-from unpaced.process.start_report import LoadProgress, curl_line, tell_loop, tell_memory
+from unpaced.process.start_report import (
+    LoadProgress,
+    curl_line,
+    tell_kernels,
+    tell_loop,
+    tell_memory,
+)
 from unpaced.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,6 +63,35 @@ def test_memory_is_one_line_that_can_be_read_and_the_rest_is_debug() -> None:
     assert second["not_on_gpu"] == 2
     assert (detail["log_level"], detail["window_graphs"]) == ("debug", 3)
     assert not any(isinstance(value, dict | list) for value in first.values())
+
+
+def test_whose_kernels_compute_a_step_is_one_line_and_each_shape_is_debug() -> None:
+    phases: list[dict[str, str | int]] = [
+        {"phase": "norm", "kernels": "own", "why": "", "n": 33},
+        {"phase": "product", "kernels": "own", "why": "", "n": 16},
+        {"phase": "ggml", "kernels": "ggml", "why": "attention", "n": 17},
+    ]
+    times = {"ggml_us": 9.7, "own_us": 7.5}
+    trials: list[dict[str, str | int | float | bool]] = [
+        {"phase": "product", "n": 17, "ms": 2.0, "measured": True, "remembered": False, **times},
+        {"phase": "product", "n": 1, "ms": 0.25, "measured": False, "remembered": True},
+        {"phase": "norm", "n": 33, "ms": 1.0, "measured": False, "remembered": False},
+    ]
+    told = replace(loop(), loop="device", phases=phases, phase_trials=trials)
+    with capture_logs() as lines:
+        tell_kernels(log(), loop(), "ggml")
+        tell_kernels(log(), told, "auto")
+        tell_kernels(log(), told, "own")
+    automatic, first, _, _, own, *_ = lines
+    assert automatic["log_level"] == "info"
+    assert {name: automatic[name] for name in ("own", "ggml", "test_ms", "unmeasured")} == {
+        "own": 49,
+        "ggml": 17,
+        "test_ms": 3.2,
+        "unmeasured": 1,
+    }
+    assert (first["log_level"], first["phase"], first["own_us"]) == ("debug", "product", 7.5)
+    assert "unmeasured" not in own
 
 
 def card_loop(**changes: Any) -> DecodeLoop:

@@ -15,7 +15,8 @@ def chat(**body: Any) -> dict[str, Any]:
 
 
 def test_a_plain_message() -> None:
-    assert chat(model="x", metadata={"user_id": "u"}) == {"messages": HI, "max_tokens": 4096}
+    plain = {"model": "x", "messages": HI, "max_tokens": 4096}
+    assert chat(model="x", metadata={"user_id": "u"}) == plain
     body = chat(max_tokens=5, temperature=0.5, top_k=3, stream=True, stop_sequences=["a"], seed=4)
     assert body == {
         "messages": HI, "max_tokens": 5, "temperature": 0.5, "top_k": 3, "stream": True,

@@ -18,6 +18,7 @@ def test_text_instructions_and_limits() -> None:
         model="m", metadata={"a": "b"}, user="u", previous_response_id=None, seed=3, top_p=None,
     )  # fmt: skip
     assert body == {
+        "model": "m",
         "messages": [
             {"role": "system", "content": "Be brief"},
             {"role": "user", "content": "Hi"},

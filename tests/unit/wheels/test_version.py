@@ -21,6 +21,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ELSEWHERE = re.compile(
     r"\.lock$|^docs/bench/|^docs/docker\.md$|^CHANGELOG\.md$|package(-lock)?\.json$"
 )
+# These cannot ask for it: how each says it.
+REPEATING = {
+    "deploy/kubernetes/base/kustomization.yaml": r"newTag: (\S+)",
+    "deploy/kubernetes/chart/Chart.yaml": r"(?:v|appV)ersion: (\S+)",
+    "docs/kubernetes.md": r"/unpaced:(\S+)",
+}
 
 
 def test_the_command_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +54,14 @@ def test_no_other_file_repeats_it() -> None:
         check=True,
     )
     named = [name for name in found.stdout.split() if not ELSEWHERE.search(name)]
-    assert named == ["pyproject.toml"]
+    assert named == [*REPEATING, "pyproject.toml"]
+
+
+@pytest.mark.parametrize("file", REPEATING)
+def test_files_that_must_repeat_it_name_no_other(file: str) -> None:
+    named = re.findall(REPEATING[file], (ROOT / file).read_text())
+    assert len(named) == 2 - file.endswith("kustomization.yaml")
+    assert set(named) == {PROJECT["version"]}
 
 
 def test_the_changelog_knows_it() -> None:

@@ -27,6 +27,11 @@ def files() -> dict[str, bytes]:
         "engine_ext/models/demo.gguf",
         "unpaced/__main__.py",
         "unpaced/page/index.html",
+        "unpaced/page/main.js",
+        "unpaced/page/style/base.css",
+        "unpaced/page/vendor/highlight/LICENSE",
+        "unpaced/page/vendor/markdown-it/LICENSE",
+        "unpaced/page/vendor/markdown-it/markdown-it.mjs",
         "unpaced-1.dist-info/licenses/LICENSE",
     )
     return {

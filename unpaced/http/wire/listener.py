@@ -49,7 +49,8 @@ class Listeners:
         """
         tcp = [s for s in self.sockets if s.family != socket.AF_UNIX]
         urls = [_url_of(listener, scheme) + prefix for listener in tcp]
-        return [*urls, *(f"unix:{path}" for path in self._paths)]
+        unix = [s for s in self.sockets if s.family == socket.AF_UNIX]
+        return [*urls, *(f"unix:{_path_of(listener)}" for listener in unix)]
 
 
 def open_listeners(hosts: str, port: int, *, reuse_port: bool = False) -> Listeners:
@@ -132,3 +133,8 @@ def _url_of(listener: socket.socket, scheme: str) -> str:
     host, port = listener.getsockname()[:2]
     host = _ANY.get(host, host)
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _path_of(listener: socket.socket) -> str:
+    path = listener.getsockname()
+    return path if isinstance(path, str) else "@" + path[1:].decode(errors="replace")

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-TURN_S: Final = 0.006
-N_MIN: Final = 4
+TURN_S: Final = 0.003
+N_MIN: Final = 2
 N_MAX: Final = 16
 
 
@@ -12,7 +12,9 @@ class Pace:
     """Begins fewer in a turn after one that took longer than `TURN_S`, more after a short one.
 
     What a connection costs is not known when it is handed over: most of it comes a turn later, and
-    whoever else uses the processor makes it longer. So turns are measured. `clock`: seconds.
+    whoever else uses the processor makes it longer. So turns are measured. A probe needs three of
+    them, and where others take the front end's core each can be five times as long as its work.
+    `clock`: seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

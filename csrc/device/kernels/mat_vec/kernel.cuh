@@ -13,9 +13,9 @@
 
 namespace unpaced::mat_vec {
 
-// Two blocks a multiprocessor: 128 registers a thread.
+// Two blocks a multiprocessor: 128 registers a thread; one: 255.
 template <class Shape>
-__global__ void __launch_bounds__(kBlockThreads, 2)
+__global__ void __launch_bounds__(kBlockThreads, Shape::kBlocks)
     mat_vec_kernel(const __grid_constant__ Task task) {
   extern __shared__ __align__(128) std::uint8_t shared[];
   __shared__ __align__(8) StageBarriers barriers;
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
 // Two products of one input, in formats of their own: each has so many of the blocks.
 template <class First, class Second>
-__global__ void __launch_bounds__(kBlockThreads, 2)
+__global__ void __launch_bounds__(kBlockThreads, First::kBlocks)
     mat_vec_pair_kernel(const __grid_constant__ TaskPair tasks) {
   extern __shared__ __align__(128) std::uint8_t shared[];
   __shared__ __align__(8) StageBarriers barriers;
@@ -61,30 +61,34 @@ void launch_shape(const Plan& plan, const Card& card, cudaStream_t stream) {
          card, stream, plan.task);
 }
 
+// Several columns. A team of warps shares them where kWide; else a warp by itself has all of them:
+// few of ggml's warps, whose sums it can hold.
+template <class Format, int kWarps, bool kWide>
+void launch_columns(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
+  switch (build.columns) {
+    case 2:
+      return launch_shape<Shape<Format, kWarps, 4, 2, kWide, 0>>(plan, card, stream);
+    case 4:
+      return launch_shape<Shape<Format, kWarps, 4, 4, kWide, 0>>(plan, card, stream);
+    default:
+      return launch_shape<Shape<Format, kWarps, 4, 8, kWide, 0>>(plan, card, stream);
+  }
+}
+
+// kWarps: ggml's for up to four columns. For more it has half as many, and a warp is alone.
 template <class Format, int kWarps>
 void launch_build(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
   constexpr int kHeld = kHeldValues / Step<Format>::kValues;
   if (build.held) {
-    build.rows == 1 ? launch_shape<Shape<Format, kWarps, 1, 1, false, kHeld>>(plan, card, stream)
-                    : launch_shape<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan, card, stream);
+    launch_shape<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan, card, stream);
   } else if (build.wide) {
-    switch (build.columns) {
-      case 2:
-        return launch_shape<Shape<Format, kWarps, 4, 2, true, 0>>(plan, card, stream);
-      case 4:
-        return launch_shape<Shape<Format, kWarps, 4, 4, true, 0>>(plan, card, stream);
-      default:
-        return launch_shape<Shape<Format, kWarps, 4, 8, true, 0>>(plan, card, stream);
-    }
+    launch_columns<Format, kWarps, true>(build, plan, card, stream);
+  } else if (build.columns > 1) {
+    launch_columns<Format, kWarps / 2, false>(build, plan, card, stream);
+  } else if (build.rows == 2) {
+    launch_shape<Shape<Format, kWarps, 2, 1, false, 0>>(plan, card, stream);
   } else {
-    switch (build.rows) {
-      case 1:
-        return launch_shape<Shape<Format, kWarps, 1, 1, false, 0>>(plan, card, stream);
-      case 2:
-        return launch_shape<Shape<Format, kWarps, 2, 1, false, 0>>(plan, card, stream);
-      default:
-        return launch_shape<Shape<Format, kWarps, 4, 1, false, 0>>(plan, card, stream);
-    }
+    launch_shape<Shape<Format, kWarps, 4, 1, false, 0>>(plan, card, stream);
   }
 }
 
@@ -101,24 +105,36 @@ void launch_shapes(const PlanPair& plans, const Card& card, cudaStream_t stream)
          card, stream, TaskPair{plans.first.task, plans.second.task, plans.first.n_thread_blocks});
 }
 
-// Two formats' builds of two rows, and of several columns.
-template <class First, class Second, int kWarps>
-void launch_pair(const Build& build, const PlanPair& plans, const Card& card, cudaStream_t stream) {
-  const auto launch_both = [&]<int kRows, int kColumns, bool kWide, bool kHolds>() {
-    launch_shapes<Shape<First, kWarps, kRows, kColumns, kWide,
-                        kHolds ? kHeldValues / Step<First>::kValues : 0>,
-                  Shape<Second, kWarps, kRows, kColumns, kWide,
-                        kHolds ? kHeldValues / Step<Second>::kValues : 0>>(plans, card, stream);
-  };
-  if (build.held) return launch_both.template operator()<2, 1, false, true>();
-  if (!build.wide) return launch_both.template operator()<2, 1, false, false>();
+template <class First, class Second, int kWarps, bool kWide>
+void launch_column_pair(const Build& build, const PlanPair& plans, const Card& card,
+                        cudaStream_t stream) {
   switch (build.columns) {
     case 2:
-      return launch_both.template operator()<4, 2, true, false>();
+      return launch_shapes<Shape<First, kWarps, 4, 2, kWide, 0>,
+                           Shape<Second, kWarps, 4, 2, kWide, 0>>(plans, card, stream);
     case 4:
-      return launch_both.template operator()<4, 4, true, false>();
+      return launch_shapes<Shape<First, kWarps, 4, 4, kWide, 0>,
+                           Shape<Second, kWarps, 4, 4, kWide, 0>>(plans, card, stream);
     default:
-      return launch_both.template operator()<4, 8, true, false>();
+      return launch_shapes<Shape<First, kWarps, 4, 8, kWide, 0>,
+                           Shape<Second, kWarps, 4, 8, kWide, 0>>(plans, card, stream);
+  }
+}
+
+// Two formats' builds of two rows, and of several columns (as launch_build).
+template <class First, class Second, int kWarps>
+void launch_pair(const Build& build, const PlanPair& plans, const Card& card, cudaStream_t stream) {
+  if (build.wide)
+    return launch_column_pair<First, Second, kWarps, true>(build, plans, card, stream);
+  if (build.columns > 1)
+    return launch_column_pair<First, Second, kWarps / 2, false>(build, plans, card, stream);
+  if (build.held) {
+    launch_shapes<Shape<First, kWarps, 2, 1, false, kHeldValues / Step<First>::kValues>,
+                  Shape<Second, kWarps, 2, 1, false, kHeldValues / Step<Second>::kValues>>(
+        plans, card, stream);
+  } else {
+    launch_shapes<Shape<First, kWarps, 2, 1, false, 0>, Shape<Second, kWarps, 2, 1, false, 0>>(
+        plans, card, stream);
   }
 }
 

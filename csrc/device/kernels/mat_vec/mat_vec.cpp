@@ -55,8 +55,10 @@ constexpr std::array<FormatPair, 3> kPairs = {{
     {WeightFormat::kIq4Xs, WeightFormat::kQ5_K, mat_vec::launch_iq4_xs_and_q5_k},
 }};
 
-// What the kernels of quantised weights are built for so far: ggml's warps for one column.
+// What the kernels of quantised weights are built for: ggml's warps for one to four columns, and
+// for five to eight.
 constexpr std::int32_t kWarps = 4;
+constexpr std::int32_t kFewerWarps = 2;
 
 // ggml's block of threads computes so many rows where they are short, and stores those behind an
 // expert's last one too: they are the next expert's first ones, or lie behind the result (mmvq.cu:
@@ -64,10 +66,7 @@ constexpr std::int32_t kWarps = 4;
 // there is chance. No known model has such experts.
 constexpr std::int32_t kExpertRows = kWarps;
 
-bool is_quantised(const Format& format) {
-  return format.name != WeightFormat::kF32 && format.name != WeightFormat::kF16 &&
-         format.name != WeightFormat::kBf16;
-}
+bool is_quantised(const Format& format) { return mat_vec::is_quantised(format.name); }
 
 // How weights are summed can depend on what becomes of the sums.
 const Format* find_format(WeightFormat name, MatVecEnd end) {
@@ -86,6 +85,9 @@ bool is_multiple(const void* pointer, std::int64_t stride, std::int64_t expert_s
          stride % unit == 0 && expert_stride % unit == 0;
 }
 
+// Its bits are those of several columns.
+bool has_order(const MatVec& mat_vec) { return mat_vec.order_columns > 1; }
+
 std::string why_no_matrix(const MatVecMatrix& matrix, const MatVec& mat_vec, const Format& format,
                           const Card& card) {
   if (matrix.n_rows <= 0) return "a matrix has no rows";
@@ -93,7 +95,8 @@ std::string why_no_matrix(const MatVecMatrix& matrix, const MatVec& mat_vec, con
     return "its rows are no whole blocks of weights";
   if (!is_multiple(matrix.weights, matrix.row_bytes, matrix.expert_bytes, format.facts.alignment))
     return "its weights are not aligned";
-  if (is_quantised(format) && mat_vec::ggml_warps(mat_vec, card) != kWarps)
+  const std::int32_t warps = mat_vec::ggml_warps(mat_vec, card);
+  if (is_quantised(format) && warps != kWarps && (warps != kFewerWarps || !has_order(mat_vec)))
     return "ggml sums rows in another order on this card";
   return "";
 }
@@ -103,7 +106,8 @@ std::string why_no_end(const MatVec& mat_vec) {
   const MatVecMatrix &gate = mat_vec.matrices[0], &up = mat_vec.matrices[1];
   if (paired && (mat_vec.n_matrices != 2 || gate.n_rows != up.n_rows || gate.format != up.format))
     return "gate and up are not two matrices of one shape";
-  if (mat_vec.experts != nullptr && mat_vec.n_columns != 1) return "experts have one column";
+  if (mat_vec.experts != nullptr && (mat_vec.n_columns != 1 || has_order(mat_vec)))
+    return "experts have one column";
   if (mat_vec.experts != nullptr && mat_vec.n_matrices != (paired ? 2 : 1))
     return "experts have one product";
   if (mat_vec.experts != nullptr && gate.n_rows % kExpertRows != 0)
@@ -111,24 +115,22 @@ std::string why_no_end(const MatVec& mat_vec) {
   return "";
 }
 
-// Builds for one column, the one to take unmeasured first. Short inputs fit into registers, which
-// spares shared memory; two rows at once share what is left to read.
+// Builds for one column: those that were the fastest of some shape, or nearly so, of thirteen that
+// were measured (docs/bench/device-kernels.md), and last one for long inputs and little shared
+// memory. preferred() may take another one first.
+constexpr Build kFourRows = {.rows = 4, .blocks_per_multiprocessor = 2};
+constexpr Build kFourRowsBesideNext = {.rows = 4, .launches_at_once = 2};
 constexpr Build kOneColumn[] = {
-    {.rows = 2, .held = true, .blocks_per_multiprocessor = 2},
     {.rows = 2, .blocks_per_multiprocessor = 2},
-    {.rows = 1, .held = true, .blocks_per_multiprocessor = 2},
-    {.rows = 1, .blocks_per_multiprocessor = 2},
-    {.rows = 4, .blocks_per_multiprocessor = 2},
-    {.rows = 2, .held = true},
-    {.rows = 2},
-    {.rows = 2, .held = true, .launches_at_once = 2},
+    kFourRows,
+    kFourRowsBesideNext,
     {.rows = 2, .launches_at_once = 2},
-    {.rows = 4, .launches_at_once = 2},
-    {.rows = 2, .blocks_per_multiprocessor = 2, .stage_bytes = 9216},
-    {.rows = 4, .stage_bytes = 9216},
-    {.rows = 2, .blocks_per_multiprocessor = 2, .stage_bytes = 2304},
+    {.rows = 2, .held = true, .blocks_per_multiprocessor = 2},
+    {.rows = 2, .stage_bytes = 2304},
 };
 
+// Builds for several: in the order of up to four, teams of as many warps as ggml has; in that of
+// more each warp alone.
 constexpr Build several_columns(std::int32_t columns, std::int32_t blocks, std::int32_t bytes) {
   return {.rows = 4,
           .columns = columns,
@@ -191,8 +193,7 @@ struct Variant {
 };
 
 bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts) {
-  if (mat_vec.end == MatVecEnd::kGlu && build.rows < 2) return false;
-  if (parts.each.size() > 1 && !build.wide && build.rows != 2) return false;
+  if (parts.each.size() > 1 && build.columns == 1 && build.rows != 2) return false;
   if (!build.held) return true;
   return mat_vec.n_values <= mat_vec::kHeldValues && !mat_vec.expert_has_input;
 }
@@ -200,14 +201,37 @@ bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts) {
 std::vector<Build> builds_for(const MatVec& mat_vec, const Parts& parts) {
   if (!is_quantised(*parts.formats.front()))
     return {{.rows = 2, .blocks_per_multiprocessor = 2}, {.rows = 2}};
-  if (mat_vec.n_columns == 1) return {std::begin(kOneColumn), std::end(kOneColumn)};
-  const std::int32_t columns = mat_vec.n_columns == 2 ? 2 : mat_vec.n_columns <= 4 ? 4 : 8;
+  // One column in the order of several: what is left of those that were divided among launches.
+  if (mat_vec.n_columns == 1 && !has_order(mat_vec))
+    return {std::begin(kOneColumn), std::end(kOneColumn)};
+  const std::int32_t columns = mat_vec.n_columns <= 2 ? 2 : mat_vec.n_columns <= 4 ? 4 : 8;
   std::vector<Build> builds;
+  if (mat_vec.order_columns > 4) {
+    for (const std::int32_t bytes : {9216, 4608})
+      builds.push_back({.rows = 4, .columns = columns, .stage_bytes = bytes});
+    return builds;
+  }
   for (const std::int32_t blocks : {2, 1}) {
-    for (const std::int32_t bytes : {4608, 9216})
+    for (const std::int32_t bytes : {9216, 4608})
       builds.push_back(several_columns(columns, blocks, bytes));
   }
   return builds;
+}
+
+// The one to take unmeasured. Four rows share a lane's inputs, so they need the fewest
+// instructions, if there are enough of them for a block on nearly every multiprocessor. Where a
+// second round of blocks would be short, one block each leaves the next launch its room.
+std::vector<Variant>::iterator preferred(std::vector<Variant>& variants, const Card& card) {
+  const auto find = [&](const Build& build) {
+    return std::ranges::find_if(variants, [&](const Variant& v) { return v.build == build; });
+  };
+  const auto four = find(kFourRows);
+  if (four == variants.end() || four->plans.size() > 1) return variants.begin();
+  const std::int32_t n_blocks = four->plans.front().n_thread_blocks;
+  const std::int32_t n = card.n_multiprocessors;
+  if (10 * n_blocks < 9 * n) return variants.begin();
+  const auto beside = find(kFourRowsBesideNext);
+  return n < n_blocks && n_blocks < 2 * n && beside != variants.end() ? beside : four;
 }
 
 // What can be launched, in the order of preference. Of two parts each has blocks of threads by the
@@ -227,6 +251,8 @@ std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, cons
     }
     if (variant.plans.size() == parts.each.size()) variants.push_back(std::move(variant));
   }
+  const auto first = preferred(variants, card);
+  std::rotate(variants.begin(), first, first == variants.end() ? first : std::next(first));
   return variants;
 }
 
@@ -236,10 +262,15 @@ MatVec columns_of(const MatVec& mat_vec, std::int32_t first, std::int32_t n) {
   part.n_columns = n;
   if (part.input_q8 != nullptr) part.input_q8 += first * mat_vec.input_stride;
   for (MatVecMatrix& matrix : part.matrices) {
-    if (matrix.out != nullptr) matrix.out += first * mat_vec.out_stride;
-    if (matrix.added != nullptr) matrix.added += first * mat_vec.added_stride;
+    if (matrix.out != nullptr) matrix.out += first * matrix.out_stride;
+    if (matrix.added != nullptr) matrix.added += first * matrix.added_stride;
   }
   return part;
+}
+
+// Several long inputs: half of the columns after the other.
+std::int32_t half_of(const MatVec& mat_vec) {
+  return mat_vec.n_columns > 4 ? 4 : mat_vec.n_columns > 2 ? 2 : 1;
 }
 
 }  // namespace
@@ -249,9 +280,12 @@ std::string why_no_mat_vec(const MatVec& mat_vec, const Card& card) {
   if (parts.each.empty()) return "no kernel of ours has these formats";
   const bool quantised = is_quantised(*parts.formats.front());
   if ((mat_vec.input_q8 != nullptr) != quantised) return "its input is not of the weights' kind";
-  if (!quantised && mat_vec.n_columns > 1) return "it has several columns of floats";
+  if (!quantised && (mat_vec.n_columns > 1 || has_order(mat_vec)))
+    return "it has several columns of floats";
   if (!quantised && mat_vec.experts != nullptr) return "its experts are not quantised";
-  if (mat_vec.n_columns < 1 || mat_vec.n_columns > kMatVecColumns) return "it has too many columns";
+  if (mat_vec.n_columns < 1 || mat_vec.n_columns > kMatVecColumns || mat_vec.order_columns < 1 ||
+      mat_vec.order_columns > kMatVecColumns)
+    return "it has too many columns";
   for (std::size_t i = 0; i < parts.each.size(); ++i) {
     const MatVec& part = parts.each[i];
     for (const MatVecMatrix& matrix : matrices_of(part)) {
@@ -264,6 +298,14 @@ std::string why_no_mat_vec(const MatVec& mat_vec, const Card& card) {
   if (variants_of(column, parts_of(column), card).empty())
     return "its input does not fit into the card's shared memory";
   return "";
+}
+
+std::int32_t n_mat_vec_launches(const MatVec& mat_vec, const Card& card) {
+  const Parts parts = parts_of(mat_vec);
+  if (mat_vec.n_columns == 1 || !variants_of(mat_vec, parts, card).empty()) return 1;
+  const std::int32_t half = half_of(mat_vec);
+  return n_mat_vec_launches(columns_of(mat_vec, 0, half), card) +
+         n_mat_vec_launches(columns_of(mat_vec, half, mat_vec.n_columns - half), card);
 }
 
 std::int32_t n_mat_vec_variants(const MatVec& mat_vec, const Card& card) {
@@ -279,9 +321,8 @@ void enqueue_mat_vec(const MatVec& mat_vec, const Card& card, CUstream_st* strea
   if (parts.each.empty()) throw std::runtime_error("no mat-vec kernel for these formats");
   const std::vector<Variant> variants = variants_of(mat_vec, parts, card);
   if (variants.empty()) {
-    // Several long inputs: half of the columns after the other.
     if (mat_vec.n_columns == 1) throw std::runtime_error("a mat-vec's input is too long");
-    const std::int32_t half = mat_vec.n_columns > 4 ? 4 : mat_vec.n_columns > 2 ? 2 : 1;
+    const std::int32_t half = half_of(mat_vec);
     enqueue_mat_vec(columns_of(mat_vec, 0, half), card, stream);
     enqueue_mat_vec(columns_of(mat_vec, half, mat_vec.n_columns - half), card, stream);
     return;

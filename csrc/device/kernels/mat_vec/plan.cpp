@@ -22,6 +22,8 @@ void put_matrices(const MatVec& mat_vec, const Build& build, Task& task) {
     task.matrices[i] = {.weights = static_cast<const std::uint8_t*>(matrix.weights),
                         .added = mat_vec.end == MatVecEnd::kPlain ? nullptr : matrix.added,
                         .out = matrix.out,
+                        .out_stride = matrix.out_stride,
+                        .added_stride = matrix.added_stride,
                         .expert_bytes = matrix.expert_bytes,
                         .row_bytes = static_cast<std::int32_t>(matrix.row_bytes),
                         .n_rows = matrix.n_rows,
@@ -57,13 +59,29 @@ std::int32_t ggml_float_warps(std::int32_t n_values) {
   return best;
 }
 
+// How many columns ggml's mat-vecs take before another kernel does (mmvq.cu:
+// ggml_cuda_should_use_mmvq).
+std::int32_t ggml_columns(WeightFormat format, const Card& card) {
+  const bool k_quant = format == WeightFormat::kQ4_K || format == WeightFormat::kQ5_K ||
+                       format == WeightFormat::kQ6_K;
+  if (!k_quant) return kMatVecColumns;
+  if (card.compute == 87) return 1;
+  if (card.compute == 120)
+    return format == WeightFormat::kQ4_K ? 5 : format == WeightFormat::kQ5_K ? 6 : 7;
+  return kMatVecColumns;
+}
+
 }  // namespace
 
 std::int32_t ggml_warps(const MatVec& mat_vec, const Card& card) {
   const WeightFormat format = mat_vec.matrices[0].format;
-  if (mat_vec.input_q8 == nullptr) return ggml_float_warps(mat_vec.n_values);
+  if (!is_quantised(format)) return ggml_float_warps(mat_vec.n_values);
   const bool k_quant = format == WeightFormat::kQ4_K || format == WeightFormat::kQ5_K ||
                        format == WeightFormat::kQ6_K;
+  if (mat_vec.order_columns > 1) {
+    if (mat_vec.order_columns > ggml_columns(format, card)) return 0;
+    return mat_vec.order_columns <= 4 ? 4 : 2;
+  }
   if (card.compute >= 75 && card.compute < 80) return k_quant ? 2 : 4;
   // Some rows get eight warps there, by their length.
   if (card.compute == 121) return 0;
@@ -78,18 +96,17 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   Task& task = plan.task;
   task = {};
   put_matrices(mat_vec, build, task);
-  const bool quantised = mat_vec.input_q8 != nullptr;
+  const bool quantised = is_quantised(mat_vec.matrices[0].format);
   task.input = quantised ? reinterpret_cast<const std::uint8_t*>(mat_vec.input_q8)
                          : reinterpret_cast<const std::uint8_t*>(mat_vec.input);
   task.input_stride =
       mat_vec.input_stride * static_cast<std::int64_t>(quantised ? sizeof(Q8Block) : sizeof(float));
   task.experts = mat_vec.experts;
-  task.out_stride = mat_vec.out_stride;
-  task.added_stride = mat_vec.added_stride;
   task.n_columns = mat_vec.n_columns;
   task.n_inputs = mat_vec.expert_has_input ? mat_vec.n_experts : mat_vec.n_columns;
   task.glu_limit = mat_vec.glu_limit;
   task.next_is_ours = mat_vec.next_is_ours;
+  task.adds_zero = quantised && mat_vec.order_columns == 1;
   task.end = mat_vec.end;
   task.glu = mat_vec.glu;
   task.n_blocks = mat_vec.n_values / format.values;

@@ -34,7 +34,7 @@ constexpr FormatFacts facts_of() {
 
 // A kernel (product.h: Shape), and how it is launched.
 struct Build {
-  std::int32_t rows = 1;     // of a chunk
+  std::int32_t rows = 2;     // of a chunk
   std::int32_t columns = 1;  // 1, 2, 4 or 8
   bool wide = false;         // teams of as many warps as ggml has
   bool held = false;         // inputs stay in registers
@@ -43,6 +43,8 @@ struct Build {
   // beside it.
   std::int32_t launches_at_once = 1;
   std::int32_t stage_bytes = 4608;  // about so much of a chunk is fetched at once
+
+  bool operator==(const Build&) const = default;
 };
 
 struct Plan {
@@ -61,8 +63,13 @@ struct PlanPair {
 // Rows' values whose inputs a lane's registers can hold.
 inline constexpr std::int32_t kHeldValues = 4096;
 
-// How many warps ggml's kernel for one column has (mmvq.cu: calc_nwarps; mmvf.cu:
-// launch_mul_mat_vec_f_cuda). 0: more than one answer.
+[[nodiscard]] constexpr bool is_quantised(WeightFormat format) {
+  return format != WeightFormat::kF32 && format != WeightFormat::kF16 &&
+         format != WeightFormat::kBf16;
+}
+
+// How many warps ggml's kernel for order_columns has (mmvq.cu: calc_nwarps; mmvf.cu:
+// launch_mul_mat_vec_f_cuda). 0: more than one answer, or a kernel of another kind.
 [[nodiscard]] std::int32_t ggml_warps(const MatVec& mat_vec, const Card& card);
 
 // Nothing if shared memory does not suffice for this build. `warps` are ggml's; of all the card's

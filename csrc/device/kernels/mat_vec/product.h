@@ -116,8 +116,10 @@ class BlockWork {
   // --- inputs --------------------------------------------------------------------------------
 
   UNPACED_BOTH Input gathered(std::int32_t vector, std::int32_t step, int lane) const {
-    const std::int32_t block = step * Steps::kBlocks + Steps::block_of(lane);
-    if (block >= task_.n_blocks) return Input{};
+    const std::int32_t asked = step * Steps::kBlocks + Steps::block_of(lane);
+    if (kColumns == 1 && asked >= task_.n_blocks) return Input{};
+    // Behind the row's end something, which is not used: no branch stands between loads then.
+    const std::int32_t block = asked < task_.n_blocks ? asked : task_.n_blocks - 1;
     const auto* from =
         reinterpret_cast<const typename Format::Source*>(task_.input + vector * task_.input_stride);
     return Format::gather(from + block * Format::kSources, Steps::part_of(lane));
@@ -128,10 +130,39 @@ class BlockWork {
   }
 
   UNPACED_BOTH void store_inputs() {
+    if constexpr (kColumns == 1) {
+      store_few_inputs();
+    } else {
+      store_many_inputs();
+    }
+  }
+
+  // A warp has one or two steps, and nothing else to do before the first product begins.
+  UNPACED_BOTH void store_few_inputs() {
     const int n_warps = place_.n_threads() / kLanes;
     for (std::int32_t vector = 0; vector < task_.n_inputs; ++vector) {
       for (std::int32_t step = place_.thread() / kLanes; step < task_.n_steps; step += n_warps)
         Stored::store(stored_step(vector, step), lane_, gathered(vector, step, lane_));
+    }
+  }
+
+  // Several steps at once: they come from far.
+  UNPACED_BOTH void store_many_inputs() {
+    constexpr int kAtOnce = 4;
+    const std::int32_t n_warps = place_.n_threads() / kLanes;
+    const std::int32_t n = task_.n_inputs * task_.n_steps;
+    for (std::int32_t first = place_.thread() / kLanes; first < n; first += kAtOnce * n_warps) {
+      Input inputs[kAtOnce];
+      UNPACED_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        const std::int32_t at = first + i * n_warps < n ? first + i * n_warps : first;
+        inputs[i] = gathered(at / task_.n_steps, at % task_.n_steps, lane_);
+      }
+      UNPACED_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        const std::int32_t at = first + i * n_warps;
+        if (at < n) Stored::store(stored_step(0, at), lane_, inputs[i]);
+      }
     }
   }
 
@@ -246,17 +277,16 @@ class BlockWork {
     Output output = {matrix.added, nullptr};
     if (output.added != nullptr) {
       output.added += chunk.expert_id * static_cast<std::int64_t>(matrix.n_rows) + row +
-                      column * task_.added_stride;
+                      column * matrix.added_stride;
     }
     const bool first = lane_ % (kLanes / Shape::kShare) == 0;
     if (first && m == (paired() ? 1 : chunk.matrix))
-      output.out = matrix.out + (chunk.expert + column) * task_.out_stride + row;
+      output.out = matrix.out + (chunk.expert + column) * matrix.out_stride + row;
     return output;
   }
 
   UNPACED_BOTH void store(const Output& output, float added, float total) {
-    // Together with quantised weights, what is not added counts as 0.
-    if (task_.end != MatVecEnd::kPlain && (Format::kIsQuantised || output.added != nullptr))
+    if (task_.end != MatVecEnd::kPlain && (task_.adds_zero || output.added != nullptr))
       total = sum(total, added);
     if constexpr (kRows > 1) {
       if (paired()) {

@@ -14,6 +14,8 @@ struct TaskMatrix {
   const std::uint8_t* weights;
   const float* added;
   float* out;
+  std::int64_t out_stride;
+  std::int64_t added_stride;
   std::int64_t expert_bytes;
   std::int32_t row_bytes;
   std::int32_t n_rows;
@@ -25,8 +27,6 @@ struct Task {
   const std::uint8_t* input;  // blocks of q8_1, or floats
   const std::int32_t* experts;
   std::int64_t input_stride;  // bytes from a column, or an expert's vector, to the next
-  std::int64_t out_stride;
-  std::int64_t added_stride;
   std::int32_t n_matrices;
   std::int32_t n_chunks;
   std::int32_t chunks_per_expert;  // of the only matrix; 0: no experts
@@ -43,6 +43,7 @@ struct Task {
   std::uint32_t sums_at;
   float glu_limit;
   bool next_is_ours;
+  bool adds_zero;  // in the place of what is not added
   MatVecEnd end;
   GluKind glu;
 };

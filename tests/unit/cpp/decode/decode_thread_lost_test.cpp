@@ -1,11 +1,14 @@
 // The end of an engine: a stepper that is lost, a thread that hangs, and a wait that a command
 // ends.
+#include <chrono>
 #include <future>
 #include <stdexcept>
+#include <thread>
 
 #include "check.h"
 #include "decode/decode_thread.h"
 #include "decode/engine_lost.h"
+#include "decode/event_publisher.h"
 #include "front_end.h"
 #include "scripted_stepper.h"
 
@@ -74,6 +77,26 @@ TEST(a_stepper_may_be_lost_as_a_request_begins) {
   CHECK_EQ(script.n_forgotten.load(std::memory_order_relaxed), 0);
 }
 
+TEST(a_stepper_may_be_lost_in_idle_time) {
+  Script script;
+  int n_idle = 0;
+  script.on_idle = [&]() -> bool {
+    if (++n_idle == 3) throw EngineLost("gone while nobody asked");
+    return true;
+  };
+  FrontEnd front({});
+  front.start(factory_of(script));
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (front.thread().state() != EngineState::kFailed &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(1ms);
+  }
+  CHECK(front.thread().state() == EngineState::kFailed);
+  CHECK_EQ(n_idle, 3);
+  CHECK_EQ(front.submit(prompt_of(4), 5), 0U);
+  CHECK_EQ(script.n_destroyed.load(std::memory_order_relaxed), 0);
+}
+
 // An error costs the requests at hand, and its cells are given up; that may show the loss.
 class LostWhileForgetting final : public unpaced::Stepper {
  public:
@@ -130,6 +153,51 @@ TEST(a_thread_that_has_ended_can_be_abandoned) {
   CHECK(front.thread().state() == EngineState::kStopped);
   CHECK(!front.thread().abandon("why not"));
   CHECK(front.thread().stop_within(0s));
+}
+
+// --- a load that is lost -------------------------------------------------------------------------
+
+TEST(a_device_that_is_lost_while_the_model_loads_is_told_from_a_bad_model) {
+  for (const bool lost : {false, true}) {
+    FrontEnd front({});
+    front.start([lost]() -> std::unique_ptr<unpaced::Stepper> {
+      if (lost) throw EngineLost("no sign of life");
+      throw std::runtime_error("a bad model");
+    });
+    CHECK(front.run_until([&] { return front.thread().state() == EngineState::kFailed; }));
+    CHECK_EQ(front.thread().error(), std::string(lost ? "no sign of life" : "a bad model"));
+    CHECK_EQ(front.thread().is_lost(), lost);
+    CHECK(front.thread().stop_within(10s));
+    CHECK(front.thread().state() == EngineState::kFailed);
+  }
+}
+
+// Nothing wakes a front end for it.
+template <class Condition>
+bool comes_true(Condition condition) {
+  for (int i = 0; i < 10'000 && !condition(); ++i) std::this_thread::sleep_for(1ms);
+  return condition();
+}
+
+TEST(the_age_of_a_test_while_the_model_loads) {
+  std::promise<void> test_ends;
+  std::promise<void> load_ends;
+  Script script;
+  FrontEnd front({});
+  front.thread().start([&]() -> std::unique_ptr<unpaced::Stepper> {
+    unpaced::Counters& counters = front.thread().counters();
+    counters.gpu_test_us.set(static_cast<std::uint64_t>(unpaced::steady_us()));
+    test_ends.get_future().wait();
+    counters.gpu_test_us.set(0);
+    load_ends.get_future().wait();
+    return std::make_unique<ScriptedStepper>(script);
+  });
+  CHECK(comes_true([&] { return front.thread().gpu_test_age_us() > 20'000; }));
+  test_ends.set_value();
+  CHECK(comes_true([&] { return front.thread().gpu_test_age_us() == 0; }));
+  CHECK(front.thread().state() == EngineState::kLoading);
+  load_ends.set_value();
+  CHECK(comes_true([&] { return front.thread().state() == EngineState::kReady; }));
 }
 
 TEST(progress_is_seen_step_by_step) {

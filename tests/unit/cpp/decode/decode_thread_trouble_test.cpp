@@ -117,8 +117,13 @@ TEST(full_ring_holds_the_thread_and_loses_nothing) {
   std::this_thread::sleep_for(20ms);
   CHECK_EQ(front.thread().n_events_approx(), 8U);
   CHECK_EQ(front.thread().counters().n_ring_full.get(), 1U);
+  CHECK_EQ(front.thread().n_events_most(), 0U);  // the front end sees it when it looks
   CHECK(front.run_until_finished(id));
+  CHECK_EQ(front.thread().n_events_most(), front.thread().n_events_max());
+  CHECK(front.thread().cpu_us() > 0);
   CHECK(front.tokens(id) == scripted_tokens(id, 200));
+  front.thread().stop();
+  CHECK_EQ(front.thread().cpu_us(), 0);
 }
 
 TEST(cancel_works_with_a_full_ring) {

@@ -1,5 +1,10 @@
 // When the decode thread wakes its reader: at most once a step, and less often for tokens that come
 // faster than the wake interval, but at once for what cannot wait.
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
 #include "base/cpu_affinity.h"
 #include "check.h"
 #include "decode/decode_thread.h"
@@ -47,6 +52,35 @@ TEST(event_reaches_the_reader_before_the_next_step) {
   }
   script.gate.allow(Gate::kOpen);
   CHECK(front.run_until_finished(id));
+}
+
+// Without an event.
+bool comes_true(const std::function<bool()>& what) {
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (!what() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  return what();
+}
+
+// Before the thread sleeps, and no longer than there is something to do.
+TEST(idle_time_is_used_piece_by_piece) {
+  Script script;
+  std::atomic<int> n_idle{0};
+  std::atomic<int> n_wanted{3};
+  script.on_idle = [&] {
+    ++n_idle;
+    return n_wanted.fetch_sub(1) > 0;
+  };
+  FrontEnd front({});
+  front.start(factory_of(script));
+  CHECK(comes_true([&] { return n_wanted < 0; }));
+  const int n_before = n_idle;
+  CHECK_EQ(n_before, 4);
+  n_wanted = 1;
+  const RequestId id = front.submit(prompt_of(4), 20);
+  CHECK(front.run_until_finished(id));
+  CHECK(front.tokens(id) == scripted_tokens(id, 20));
+  CHECK(comes_true([&] { return n_wanted < 0; }));
+  CHECK(n_idle > n_before);
 }
 
 // A thread with a core of its own, that is, with one that it is pinned to.

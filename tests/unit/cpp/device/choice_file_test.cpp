@@ -1,6 +1,7 @@
 // Choices of kernels from one start to the next: kept for one place alone, whole or not at all.
 #include "device/kernels/choice_file.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "check.h"
 
@@ -75,6 +77,37 @@ TEST(a_broken_file_is_an_empty_one) {
   CHECK(!partly.find("y").has_value());
   CHECK(!partly.find("z").has_value());
   CHECK(partly.find("w") == std::optional<std::int32_t>(7));
+}
+
+// Each process writes its own number for every shape: a mixture would be a broken file.
+TEST(of_processes_at_once_one_file_stays_whole) {
+  const Folder folder;
+  constexpr int kShapes = 200;
+  std::vector<pid_t> processes;
+  for (int number = 1; number <= 4; ++number) {
+    const pid_t process = fork();
+    REQUIRE(process >= 0);
+    if (process > 0) {
+      processes.push_back(process);
+      continue;
+    }
+    bool whole = true;
+    for (int round = 0; round < 25; ++round) {
+      ChoiceFile mine(folder.file(), "place");
+      const std::optional<std::int32_t> first = mine.find("shape 0");
+      for (int i = 0; i < kShapes; ++i)
+        whole = whole && mine.find("shape " + std::to_string(i)) == first;
+      for (int i = 0; i < kShapes; ++i) mine.put("shape " + std::to_string(i), number);
+      whole = whole && mine.save();
+    }
+    _exit(whole ? 0 : 1);
+  }
+  for (const pid_t process : processes) {
+    int status = -1;
+    waitpid(process, &status, 0);
+    CHECK_EQ(status, 0);
+  }
+  CHECK(ChoiceFile(folder.file(), "place").find("shape 0").has_value());
 }
 
 TEST(no_path_and_no_folder_are_no_faults) {

@@ -90,14 +90,28 @@ class PhasePlayer {
     } else if (const auto* heads = std::get_if<RopeLaunch>(&launch)) {
       for (const RopePart& part : heads->ropes) outputs.push_back(part.out);
       for (const CacheWritePart& part : heads->writes) outputs.push_back(part.out);
+    } else if (const auto* attention = std::get_if<AttentionLaunch>(&launch)) {
+      outputs.push_back(attention->part.out);
     }
     return outputs;
   }
 
-  static bool rounds(const PhaseLaunch& launch) {
+  // The row that the launch leaves rounded; nullptr: none.
+  static const ggml_tensor* rounded_by(const PhaseLaunch& launch) {
     const auto* norm = std::get_if<NormLaunch>(&launch);
     const auto* activation = std::get_if<ActivationLaunch>(&launch);
-    return (norm != nullptr && norm->rounds) || (activation != nullptr && activation->rounds);
+    const auto* attention = std::get_if<AttentionLaunch>(&launch);
+    if (norm != nullptr && norm->rounds) return norm->part.out;
+    if (activation != nullptr && activation->rounds) return activation->part.out;
+    return attention == nullptr ? nullptr : attention->rounded;
+  }
+
+  // Somebody reads the floats that the launch leaves there.
+  static bool leaves(const PhaseLaunch& launch, const ggml_tensor* node) {
+    const auto* norm = std::get_if<NormLaunch>(&launch);
+    const auto* attention = std::get_if<AttentionLaunch>(&launch);
+    if (norm != nullptr && node == norm->part.out) return norm->writes_out;
+    return attention == nullptr || node != attention->part.out || attention->writes_out;
   }
 
   void play(const StepPhase& phase) {
@@ -126,17 +140,15 @@ class PhasePlayer {
     const std::set<const ggml_tensor*> left(outputs.begin(), outputs.end());
     copies_.clear();
     inner_.clear();
-    const auto* norm = std::get_if<NormLaunch>(&launch);
     std::vector<ggml_tensor*> nodes;
     for (const std::int32_t i : indices) {
       const ggml_tensor* node = graph_.node(i);
-      const bool kept = norm == nullptr || node != norm->part.out || norm->writes_out;
-      nodes.push_back(copy_of(node, left.contains(node) && kept, launch));
+      nodes.push_back(copy_of(node, left.contains(node) && leaves(launch, node), launch));
     }
     compute(nodes);
     done_.insert(indices.begin(), indices.end());
-    if (rounds(launch)) {
-      keep(outputs.back(), static_cast<const std::byte*>(copies_.at(outputs.back())->data));
+    if (const ggml_tensor* row = rounded_by(launch)) {
+      keep(row, static_cast<const std::byte*>(copies_.at(outputs.back())->data));
     }
   }
 

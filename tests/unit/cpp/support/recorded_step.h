@@ -1,5 +1,5 @@
-// A decode step of a real model on the CPU: its graph, with the memory as it was before the step,
-// so that it can be made again.
+// A decode step, or a short prompt, of a real model on the CPU: its graph, with the memory as it
+// was before the step, so that it can be made again.
 #pragma once
 
 #include <ggml-backend.h>
@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -18,8 +20,8 @@ namespace unpaced::test {
 
 class RecordedStep {
  public:
-  // After a prompt. type: of the cache.
-  RecordedStep(const std::string& path, ggml_type type) {
+  // After a prompt. type: of the cache. n_tokens: of the step, whose last one has logits.
+  RecordedStep(const std::string& path, ggml_type type, std::int32_t n_tokens = 1) {
     llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
     llama_backend_init();
     llama_model_params model_params = llama_model_default_params();
@@ -37,7 +39,10 @@ class RecordedStep {
     params.cb_eval_user_data = this;
     context_.reset(llama_init_from_model(model_.get(), params));
     REQUIRE(context_ != nullptr);
-    for (llama_token token = 5; token < 10; ++token) decode(token);
+    for (llama_token token = 5; token < 9; ++token) decode({token});
+    std::vector<llama_token> tokens(static_cast<std::size_t>(n_tokens));
+    std::iota(tokens.begin(), tokens.end(), 9);
+    decode(std::move(tokens));
     const float* row = llama_get_logits_ith(context_.get(), -1);
     const llama_vocab* vocab = llama_model_get_vocab(model_.get());
     logits_.assign(row, row + llama_vocab_n_tokens(vocab));
@@ -80,9 +85,10 @@ class RecordedStep {
     return {buffer, {base, base + ggml_backend_buffer_get_size(buffer)}};
   }
 
-  void decode(llama_token token) {
+  void decode(std::vector<llama_token> tokens) {
     nodes_.clear();
-    REQUIRE(llama_decode(context_.get(), llama_batch_get_one(&token, 1)) == 0);
+    const auto n = static_cast<std::int32_t>(tokens.size());
+    REQUIRE(llama_decode(context_.get(), llama_batch_get_one(tokens.data(), n)) == 0);
   }
 
   std::unique_ptr<llama_model, Freed> model_;

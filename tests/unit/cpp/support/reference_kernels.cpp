@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "device/kernels/head_attention.h"
 #include "device/kernels/head_rope.h"
 #include "device/kernels/mat_vec.h"
 #include "device/kernels/norm_row.h"
@@ -35,15 +36,16 @@ void round_row(const float* from, std::int64_t n, Q8Block* to) {
   }
 }
 
-void norm(std::vector<float>& x, const RowNorm& norm) {
+void norm(std::vector<float>& x, const RowNorm& norm, std::int32_t row = 0) {
+  const std::size_t at = static_cast<std::size_t>(row) * x.size();
   double sum = 0;
   for (const float value : x) sum += static_cast<double>(value) * value;
   const auto scale = static_cast<float>(
       1.0 / std::sqrt(sum / static_cast<double>(x.size()) + static_cast<double>(norm.epsilon)));
   for (std::size_t i = 0; i < x.size(); ++i) {
-    x[i] = scale * x[i] * norm.weight[i] + (norm.added == nullptr ? 0.0F : norm.added[i]);
+    x[i] = scale * x[i] * norm.weight[i] + (norm.added == nullptr ? 0.0F : norm.added[at + i]);
   }
-  if (norm.out != nullptr) std::ranges::copy(x, norm.out);
+  if (norm.out != nullptr) std::ranges::copy(x, norm.out + at);
 }
 
 // From a table of F16, as ggml's CPU has it.
@@ -118,22 +120,28 @@ std::vector<float> input_of(const MatVec& mat_vec, std::int64_t vector) {
   return values;
 }
 
-float product_of(const MatVec& mat_vec, const MatVecMatrix& matrix, std::int64_t expert,
+struct Which {
+  std::int64_t expert;
+  std::int32_t column;
+};
+
+float product_of(const MatVec& mat_vec, const MatVecMatrix& matrix, const Which& which,
                  std::int32_t row, const std::vector<float>& input) {
-  const std::vector<float> weights = row_of(matrix, expert, row, mat_vec.n_values);
+  const std::vector<float> weights = row_of(matrix, which.expert, row, mat_vec.n_values);
   double sum = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     sum += static_cast<double>(weights[i]) * input[i];
   }
   const bool adds = mat_vec.end != MatVecEnd::kPlain && matrix.added != nullptr;
-  return static_cast<float>(sum) + (adds ? matrix.added[expert * matrix.n_rows + row] : 0.0F);
+  const std::int64_t at = which.expert * matrix.n_rows + which.column * matrix.added_stride + row;
+  return static_cast<float>(sum) + (adds ? matrix.added[at] : 0.0F);
 }
 
-void turn_heads(const HeadRope& rope, const RopeHeads& heads, bool turns) {
+void turn_heads(const HeadRope& rope, const RopeHeads& heads, bool turns, std::int32_t token) {
   const RopeAngles& angles = rope.angles;
   const std::int32_t n = rope.head_size;
   for (std::int32_t head = 0; head < heads.n_heads; ++head) {
-    const float* from = heads.input + head * heads.stride;
+    const float* from = heads.input + token * heads.token_stride + head * heads.stride;
     std::vector<float> x(from, from + n);
     if (heads.norm_weight != nullptr) {
       norm(x, {.input = nullptr, .weight = heads.norm_weight, .epsilon = heads.epsilon});
@@ -143,7 +151,7 @@ void turn_heads(const HeadRope& rope, const RopeHeads& heads, bool turns) {
       const auto a = static_cast<std::size_t>(angles.neox ? i / 2 : i);
       const auto b = static_cast<std::size_t>(angles.neox ? i / 2 + angles.n_dims / 2 : i + 1);
       const float factor = angles.factors == nullptr ? 1.0F : angles.factors[i / 2];
-      const float theta = angles.freq_scale * static_cast<float>(*angles.position) *
+      const float theta = angles.freq_scale * static_cast<float>(angles.position[token]) *
                           std::pow(angles.theta_scale, static_cast<float>(i) / 2.0F) / factor;
       const float cosine = std::cos(theta) * angles.attn_factor;
       const float sine = std::sin(theta) * angles.attn_factor;
@@ -155,22 +163,61 @@ void turn_heads(const HeadRope& rope, const RopeHeads& heads, bool turns) {
     for (std::int32_t i = 0; i < n; ++i) {
       const float value = x[static_cast<std::size_t>(i)];
       if (heads.out != nullptr) {
-        heads.out[head * n + i] = heads.has_scale ? heads.scale * value + heads.scale_bias : value;
+        heads.out[(token * heads.n_heads + head) * n + i] =
+            heads.has_scale ? heads.scale * value + heads.scale_bias : value;
       } else {
-        static_cast<ggml_fp16_t*>(heads.cache)[*heads.row * heads.cache_stride + head * n + i] =
+        static_cast<ggml_fp16_t*>(
+            heads.cache)[heads.row[token] * heads.cache_stride + head * n + i] =
             ggml_fp32_to_fp16(value);
       }
     }
   }
 }
 
+float half_at(const CachedHeads& heads, std::int64_t head, std::int64_t cell, std::int32_t i) {
+  const auto* row = heads.data + head * heads.head_stride + cell * heads.stride;
+  return ggml_fp16_to_fp32(reinterpret_cast<const ggml_fp16_t*>(row)[i]);
+}
+
+std::vector<double> attended(const HeadAttention& task, std::int32_t head) {
+  const std::int32_t shared = head / task.n_sharing;
+  std::vector<double> scores;
+  for (std::int32_t cell = 0; cell < task.n_cells; ++cell) {
+    double score = 0;
+    for (std::int32_t i = 0; i < task.head_size; ++i) {
+      score += static_cast<double>(task.queries[head * task.query_stride + i]) *
+               half_at(task.keys, shared, cell, i);
+    }
+    score *= task.scale;
+    if (task.cap != 0.0F) score = task.cap * std::tanh(score);
+    scores.push_back(score + ggml_fp16_to_fp32(task.mask[cell]));
+  }
+  const double sink = task.sinks == nullptr ? -INFINITY : static_cast<double>(task.sinks[head]);
+  const double top = std::max(sink, *std::ranges::max_element(scores));
+  double total = std::exp(sink - top);
+  std::vector<double> sums(static_cast<std::size_t>(task.head_size), 0.0);
+  for (std::int32_t cell = 0; cell < task.n_cells; ++cell) {
+    const double power = std::exp(scores[static_cast<std::size_t>(cell)] - top);
+    total += power;
+    for (std::int32_t i = 0; i < task.head_size && power != 0; ++i) {
+      sums[static_cast<std::size_t>(i)] += power * half_at(task.values, shared, cell, i);
+    }
+  }
+  for (double& sum : sums) sum /= total;
+  return sums;
+}
+
 }  // namespace
 
 void enqueue_norm_row(const NormRow& row, const Card&, CUstream_st*) {
-  std::vector<float> x(row.first.input, row.first.input + row.n_values);
-  norm(x, row.first);
-  if (row.second.weight != nullptr) norm(x, row.second);
-  if (row.rounded != nullptr) round_row(x.data(), row.n_values, row.rounded);
+  for (std::int32_t i = 0; i < row.n_rows; ++i) {
+    const float* input = row.first.input + i * row.n_values;
+    std::vector<float> x(input, input + row.n_values);
+    norm(x, row.first, i);
+    if (row.second.weight != nullptr) norm(x, row.second, i);
+    if (row.rounded != nullptr)
+      round_row(x.data(), row.n_values, row.rounded + i * q8_blocks(row.n_values));
+  }
 }
 
 void enqueue_row_rounding(const RowRounding& rows, const Card&, CUstream_st*) {
@@ -181,41 +228,62 @@ void enqueue_row_rounding(const RowRounding& rows, const Card&, CUstream_st*) {
 }
 
 void enqueue_gate_row(const GateRow& row, const Card&, CUstream_st*) {
-  std::vector<float> x;
-  for (std::int32_t i = 0; i < row.n_values; ++i) {
-    x.push_back(
-        activated(row.glu, row.input[i], row.input[row.n_values + i], row.alpha, row.limit));
+  for (std::int32_t k = 0; k < row.n_rows; ++k) {
+    const float* input = row.input + 2 * k * row.n_values;
+    std::vector<float> x;
+    for (std::int32_t i = 0; i < row.n_values; ++i) {
+      x.push_back(activated(row.glu, input[i], input[row.n_values + i], row.alpha, row.limit));
+    }
+    if (row.out != nullptr) std::ranges::copy(x, row.out + k * row.n_values);
+    if (row.rounded != nullptr)
+      round_row(x.data(), row.n_values, row.rounded + k * q8_blocks(row.n_values));
   }
-  if (row.out != nullptr) std::ranges::copy(x, row.out);
-  if (row.rounded != nullptr) round_row(x.data(), row.n_values, row.rounded);
 }
 
 std::string why_no_mat_vec(const MatVec&, const Card&) { return ""; }
 
+std::int32_t n_mat_vec_launches(const MatVec&, const Card&) { return 1; }
+
 void enqueue_mat_vec(const MatVec& mat_vec, const Card&, CUstream_st*) {
-  for (std::int32_t k = 0; k < std::max(1, mat_vec.n_experts); ++k) {
-    const std::int64_t expert = mat_vec.experts == nullptr ? 0 : mat_vec.experts[k];
-    const std::vector<float> input = input_of(mat_vec, mat_vec.expert_has_input ? k : 0);
+  // Columns, or experts.
+  const bool chosen = mat_vec.experts != nullptr;
+  for (std::int32_t k = 0; k < (chosen ? mat_vec.n_experts : mat_vec.n_columns); ++k) {
+    const std::int64_t expert = chosen ? mat_vec.experts[k] : 0;
+    const std::int32_t column = chosen ? 0 : k;
+    const std::vector<float> input = input_of(mat_vec, mat_vec.expert_has_input || !chosen ? k : 0);
     const bool gated = mat_vec.end == MatVecEnd::kGlu;
     for (std::int32_t m = gated ? 1 : 0; m < mat_vec.n_matrices; ++m) {
       const MatVecMatrix& matrix = mat_vec.matrices[static_cast<std::size_t>(m)];
       // In a row of its own: what is added may lie there.
       std::vector<float> out;
       for (std::int32_t row = 0; row < matrix.n_rows; ++row) {
-        const float up = product_of(mat_vec, matrix, expert, row, input);
+        const float up = product_of(mat_vec, matrix, {expert, column}, row, input);
         const float gate =
-            gated ? product_of(mat_vec, mat_vec.matrices[0], expert, row, input) : 0.0F;
+            gated ? product_of(mat_vec, mat_vec.matrices[0], {expert, column}, row, input) : 0.0F;
         out.push_back(gated ? activated(mat_vec.glu, gate, up, 1.702F, 7.0F) : up);
       }
-      std::ranges::copy(out, matrix.out + k * mat_vec.out_stride);
+      std::ranges::copy(out, matrix.out + k * matrix.out_stride);
     }
   }
 }
 
+void enqueue_head_attention(const HeadAttention& task, const Card&, CUstream_st*) {
+  std::vector<float> row;
+  for (std::int32_t head = 0; head < task.n_heads; ++head) {
+    for (const double value : attended(task, head)) row.push_back(static_cast<float>(value));
+  }
+  if (task.out != nullptr) std::ranges::copy(row, task.out);
+  if (task.rounded != nullptr) {
+    round_row(row.data(), static_cast<std::int64_t>(row.size()), task.rounded);
+  }
+}
+
 void enqueue_head_rope(const HeadRope& rope, const Card&, CUstream_st*) {
-  turn_heads(rope, rope.query, true);
-  turn_heads(rope, rope.key, true);
-  turn_heads(rope, rope.value, false);
+  for (std::int32_t token = 0; token < rope.n_tokens; ++token) {
+    turn_heads(rope, rope.query, true, token);
+    turn_heads(rope, rope.key, true, token);
+    turn_heads(rope, rope.value, false, token);
+  }
 }
 
 }  // namespace unpaced

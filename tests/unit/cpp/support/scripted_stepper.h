@@ -61,6 +61,7 @@ struct Script {
   std::function<void(const Slot&)> on_begin;         // may throw
   std::function<void(const Slot&)> before_token;     // may throw
   std::function<void(std::span<Slot>)> before_step;  // may throw
+  std::function<bool()> on_idle;                     // as Stepper::use_idle_time()
   Gate gate;
   // relaxed: counts, read by the test after an event or a join made them visible.
   std::atomic<int> n_forgotten{0};
@@ -78,6 +79,7 @@ class ScriptedStepper final : public Stepper {
  public:
   explicit ScriptedStepper(Script& script) : script_(script) {}
   ~ScriptedStepper() override { script_.n_destroyed.fetch_add(1, std::memory_order_relaxed); }
+  bool use_idle_time() override { return script_.on_idle && script_.on_idle(); }
 
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return script_.n_ctx; }
 

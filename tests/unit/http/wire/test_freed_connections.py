@@ -48,7 +48,7 @@ async def serve(sent: bytes, n: int) -> list[weakref.ref[HandedOverProtocol]]:
         return protocol
 
     with socket.create_server(("127.0.0.1", 0)) as where:
-        acceptor = Acceptor([where], new_protocol, n_waiting_max=64, on_refused=lambda: None)
+        acceptor = Acceptor([where], new_protocol, n_waiting_max=64, on_refused=lambda _: None)
         for _ in range(n):
             reader, writer = await asyncio.open_connection(*where.getsockname())
             writer.write(sent)

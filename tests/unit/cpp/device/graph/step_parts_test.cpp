@@ -1,61 +1,21 @@
-// Graphs made by hand: where they may be cut, and which phases would spoil their own values in the
-// memory where the tensors lie.
+// Graphs made by hand: where they may be cut, and what one kernel computes.
 #include <ggml.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <memory>
+#include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "check.h"
 #include "device/graph/fusion_borders.h"
 #include "device/graph/step_part.h"
-#include "device/graph/step_phase.h"
+#include "graph_maker.h"
 
 namespace {
 
 using namespace unpaced;
-
-constexpr std::int64_t kValues = 64;
-
-// Tensors without memory but what a test gives them.
-class Maker {
- public:
-  ggml_context* context() { return context_.get(); }
-
-  ggml_tensor* weight(std::int64_t rows, ggml_type type = GGML_TYPE_Q8_0) {
-    return rows == 1 ? ggml_new_tensor_1d(context(), GGML_TYPE_F32, kValues)
-                     : ggml_new_tensor_2d(context(), type, kValues, rows);
-  }
-
-  ggml_tensor* activation() {
-    ggml_tensor* made = ggml_new_tensor_1d(context(), GGML_TYPE_F32, kValues);
-    ggml_set_input(made);
-    return made;
-  }
-
-  ggml_tensor* normed(ggml_tensor* x) {
-    return ggml_mul(context(), ggml_rms_norm(context(), x, 1e-5F), weight(1));
-  }
-
-  ggml_tensor* product(ggml_tensor* x, std::int64_t rows = kValues) {
-    return ggml_mul_mat(context(), weight(rows), x);
-  }
-
-  StepGraph graph(std::initializer_list<ggml_tensor*> outputs) {
-    ggml_cgraph* made = ggml_new_graph(context());
-    for (ggml_tensor* output : outputs) ggml_build_forward_expand(made, output);
-    return StepGraph({ggml_graph_nodes(made), ggml_graph_nodes(made) + ggml_graph_n_nodes(made)});
-  }
-
- private:
-  struct Freed {
-    void operator()(ggml_context* context) const { ggml_free(context); }
-  };
-  std::unique_ptr<ggml_context, Freed> context_{ggml_init({std::size_t{4} << 20U, nullptr, true})};
-};
+using unpaced::test::kValues;
+using Maker = unpaced::test::GraphMaker;
 
 // The operations of the nodes, with a bar where the graph may be cut.
 std::string cuts(const StepGraph& graph) {
@@ -142,84 +102,36 @@ TEST(experts_are_chosen_and_added_up_in_one_piece) {
   CHECK(text.ends_with(sum));
 }
 
-// A phase of one product, with memory for all that it touches.
-struct Product {
+// The choice of the last row of `n` rows, of product and residual, and their sum.
+std::vector<StepPart> chosen_row(Maker& make, std::int64_t n, ggml_tensor*& residual,
+                                 ggml_tensor*& sum) {
+  ggml_context* c = make.context();
+  const auto rows = [&] {
+    ggml_tensor* made = ggml_new_tensor_2d(c, GGML_TYPE_F32, kValues, n);
+    ggml_set_input(made);
+    return made;
+  };
+  ggml_tensor* chosen = ggml_new_tensor_1d(c, GGML_TYPE_I32, 1);
+  ggml_set_input(chosen);
+  residual = rows();
+  ggml_tensor* product = ggml_mul_mat(c, make.weight(kValues), rows());
+  sum = ggml_add(c, ggml_get_rows(c, product, chosen), ggml_get_rows(c, residual, chosen));
+  return find_parts(make.graph({sum}));
+}
+
+TEST(a_choice_among_one_row_is_a_residuals) {
   Maker make;
-  ggml_tensor* x;
-  ggml_tensor* residual;
-  ggml_tensor* sum;
-  std::vector<std::byte> memory;
-  std::unique_ptr<StepGraph> graph;
-  StepPhase phase;
-
-  explicit Product(ggml_type type) : memory(4096) {
-    x = make.activation();
-    residual = make.activation();
-    ggml_tensor* product = ggml_mul_mat(make.context(), make.weight(kValues, type), x);
-    sum = ggml_add(make.context(), product, residual);
-    for (ggml_tensor* tensor : {x, residual, product, sum}) tensor->data = at(0);
-    x->data = at(0);
-    residual->data = at(512);
-    sum->data = at(1024);
-    graph = std::make_unique<StepGraph>(make.graph({sum}));
-    phase.nodes = {0, graph->size()};
-    phase.kind = PhaseKind::kProduct;
-    const StepPart part = find_parts(*graph).at(0);
-    phase.launches = {RoundLaunch{x}, ProductLaunch{{std::get<ProductPart>(part.detail)}}};
-  }
-
-  void* at(std::size_t offset) { return memory.data() + offset; }
-  std::string conflict() const { return memory_conflict(*graph, phase); }
-};
-
-TEST(a_product_may_take_the_place_of_its_residual_and_of_a_row_that_is_rounded) {
-  Product product(GGML_TYPE_Q8_0);
-  CHECK_EQ(product.conflict(), "");
-  product.sum->data = product.residual->data;
-  CHECK_EQ(product.conflict(), "");
-  product.sum->data = product.x->data;
-  CHECK_EQ(product.conflict(), "");
-}
-
-TEST(a_product_must_not_lie_across_its_residual) {
-  Product product(GGML_TYPE_Q8_0);
-  product.sum->data = product.at(512 + 32);
-  CHECK(!product.conflict().empty());
-}
-
-TEST(a_product_must_not_lie_where_its_floats_are_read) {
-  Product product(GGML_TYPE_F16);
-  product.phase.launches.erase(product.phase.launches.begin());
-  CHECK_EQ(product.conflict(), "");
-  product.sum->data = product.x->data;
-  CHECK(!product.conflict().empty());
-}
-
-TEST(a_row_must_not_be_rounded_after_its_place_was_taken) {
-  Product product(GGML_TYPE_Q8_0);
-  product.sum->data = product.x->data;
-  std::ranges::reverse(product.phase.launches);
-  CHECK(!product.conflict().empty());
-}
-
-TEST(values_of_the_same_phase_are_not_in_each_others_way) {
-  // What nobody else reads lies in memory of its own, wherever the graph has it.
-  Maker make;
-  ggml_tensor* x = make.activation();
-  std::vector<std::byte> memory(4096);
-  ggml_tensor* gate = make.product(x);
-  ggml_tensor* up = make.product(x);
-  ggml_tensor* both = ggml_swiglu_split(make.context(), gate, up);
-  ggml_tensor* down = make.product(both);
-  for (ggml_tensor* tensor : {x, gate, up, both, down}) tensor->data = memory.data();
-  down->data = memory.data() + 2048;
-  const StepGraph graph = make.graph({down});
-  const std::vector<StepPart> parts = find_parts(graph);
-  REQUIRE(parts.size() == 2);
-  StepPhase phase{{0, graph.size()}, PhaseKind::kFeedForward, {}, ""};
-  phase.launches = {RoundLaunch{x}, GatedLaunch{std::get<GatedPart>(parts[0].detail)},
-                    RoundLaunch{both}, ProductLaunch{{std::get<ProductPart>(parts[1].detail)}}};
-  CHECK_EQ(memory_conflict(graph, phase), "");
+  ggml_tensor* residual = nullptr;
+  ggml_tensor* sum = nullptr;
+  const std::vector<StepPart> parts = chosen_row(make, 1, residual, sum);
+  REQUIRE(parts.size() == 1);
+  const auto* part = std::get_if<ProductPart>(&parts.front().detail);
+  REQUIRE(part != nullptr);
+  CHECK(part->added == residual);
+  CHECK(part->out == sum);
+  CHECK(parts.front().nodes == (NodeRange{0, 4}));
+  // Of two rows it is a choice.
+  CHECK_EQ(chosen_row(make, 2, residual, sum).size(), 4U);
 }
 
 }  // namespace

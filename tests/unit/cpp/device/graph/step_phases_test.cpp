@@ -2,7 +2,7 @@
 // ggml-cuda computes by one kernel, and the phases leave the step's logits, bit by bit, whichever
 // of them are ours.
 //
-//   step_phases_test [MODEL.gguf [CACHE TYPE]]      it prints the phases
+//   step_phases_test [MODEL.gguf [CACHE TYPE [TOKENS]]]      it prints the phases
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -23,6 +23,7 @@ using unpaced::test::RecordedStep;
 
 std::string model_path = UNPACED_DEFAULT_TEST_MODEL;
 ggml_type cache_type = GGML_TYPE_F16;
+std::int32_t n_tokens = 1;
 
 // There are kernels for everything but what is refused.
 class SomeKernels : public PhaseKernels {
@@ -31,6 +32,7 @@ class SomeKernels : public PhaseKernels {
   std::function<bool(std::span<const ProductPart>)> has_products = [](auto) { return true; };
   std::function<bool(const GatedPart&)> has_gated = [](const auto&) { return true; };
   std::function<bool(const RopeLaunch&)> has_rope = [](const auto&) { return true; };
+  std::function<bool(const AttentionPart&)> has_attention = [](const auto&) { return true; };
   std::function<bool(const StepPhase&)> has_phase = [](const auto&) { return true; };
 
   std::string why_no_norm(const NormPart& part) const override { return why(has_norm(part)); }
@@ -40,6 +42,10 @@ class SomeKernels : public PhaseKernels {
   std::string why_no_gated(const GatedPart& part) const override { return why(has_gated(part)); }
   std::string why_no_activation(const ActivationPart&) const override { return ""; }
   std::string why_no_rope(const RopeLaunch& launch) const override { return why(has_rope(launch)); }
+  std::string why_no_attention(const AttentionPart& part) const override {
+    return why(has_attention(part));
+  }
+  std::int32_t attention_parts(const AttentionPart&) const override { return 2; }
   std::string why_no_phase(const StepGraph&, const StepPhase& phase) const override {
     return why(has_phase(phase));
   }
@@ -49,7 +55,7 @@ class SomeKernels : public PhaseKernels {
 };
 
 const RecordedStep& step() {
-  static const RecordedStep recorded(model_path, cache_type);
+  static const RecordedStep recorded(model_path, cache_type, n_tokens);
   return recorded;
 }
 
@@ -93,7 +99,8 @@ std::vector<StepPhase> check(const PhaseKernels& kernels) {
 }
 
 std::string launches_of(const StepPhase& phase) {
-  static const char* const kNames[] = {"norm", "round", "products", "gated", "activation", "heads"};
+  static const char* const kNames[] = {"norm",       "round", "products", "gated",
+                                       "activation", "heads", "attention"};
   std::string all;
   for (const PhaseLaunch& launch : phase.launches) {
     all += all.empty() ? "" : " ";
@@ -101,6 +108,10 @@ std::string launches_of(const StepPhase& phase) {
       all += "norm+";
     }
     all += kNames[launch.index()];
+    if (const auto* attention = std::get_if<AttentionLaunch>(&launch)) {
+      all += attention->rounded == nullptr ? "" : " rounded";
+      all += attention->writes_out ? " and floats" : "";
+    }
     if (const auto* products = std::get_if<ProductLaunch>(&launch)) {
       all += "*" + std::to_string(products->parts.size());
       all += products->parts.front().added == nullptr ? "" : "+";
@@ -129,8 +140,9 @@ TEST(the_step_can_be_made_again) {
 TEST(all_phases_are_ours) {
   const std::vector<StepPhase> phases = check(SomeKernels());
   print(phases);
-  CHECK(std::ranges::any_of(
-      phases, [](const StepPhase& phase) { return phase.kind == PhaseKind::kFeedForward; }));
+  // Experts of several tokens are ggml's.
+  const PhaseKind kind = n_tokens > 1 ? PhaseKind::kAttentionInput : PhaseKind::kFeedForward;
+  CHECK(std::ranges::any_of(phases, [&](const StepPhase& phase) { return phase.kind == kind; }));
 }
 
 TEST(no_phase_is_ours) {
@@ -175,5 +187,6 @@ TEST(any_half_of_the_phases_can_be_ours) {
 int main(int argc, char** argv) {
   if (argc > 1) model_path = argv[1];
   if (argc > 2) cache_type = std::string(argv[2]) == "q8_0" ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
+  if (argc > 3) n_tokens = std::stoi(argv[3]);
   return unpaced::test::run_all(1, argv);
 }

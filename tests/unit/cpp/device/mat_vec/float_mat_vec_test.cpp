@@ -182,13 +182,13 @@ void expect_equal(const Case& format, int n_values, MatVecEnd end, bool wild, st
         .n_rows = kRows,
         .row_bytes = static_cast<std::int64_t>(row_bytes),
         .added = end == MatVecEnd::kAdded ? added.data() : nullptr,
-        .out = out.data()};
+        .out = out.data(),
+        .out_stride = kRows};
   }
   made.n_values = n_values;
   made.end = end;
   made.input = y.data();
   made.input_stride = n_values;
-  made.out_stride = kRows;
   compute(made);
   int n = 0;
   const auto sum_of = end == MatVecEnd::kGlu ? format.expected_of_glu : format.expected;

@@ -23,23 +23,30 @@ void run(const mat_vec::Plan& plan) {
   }
 }
 
+template <class Format, int kWarps>
+void run_wide(const mat_vec::Build& build, const mat_vec::Plan& plan) {
+  using mat_vec::Shape;
+  return build.columns == 2   ? run<Shape<Format, kWarps, 4, 2, true, 0>>(plan)
+         : build.columns == 4 ? run<Shape<Format, kWarps, 4, 4, true, 0>>(plan)
+                              : run<Shape<Format, kWarps, 4, 8, true, 0>>(plan);
+}
+
 // The kernels that a format's build names (kernel.cuh: launch_build).
 template <class Format, int kWarps>
 void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
   using mat_vec::Shape;
   constexpr int kHeld = mat_vec::kHeldValues / mat_vec::Step<Format>::kValues;
-  if (build.held) {
-    return build.rows == 1 ? run<Shape<Format, kWarps, 1, 1, false, kHeld>>(plan)
-                           : run<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan);
+  if (build.held) return run<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan);
+  if (!build.wide && build.columns > 1) {
+    return build.columns == 2   ? run<Shape<Format, kWarps / 2, 4, 2, false, 0>>(plan)
+           : build.columns == 4 ? run<Shape<Format, kWarps / 2, 4, 4, false, 0>>(plan)
+                                : run<Shape<Format, kWarps / 2, 4, 8, false, 0>>(plan);
   }
   if (!build.wide) {
-    return build.rows == 1   ? run<Shape<Format, kWarps, 1, 1, false, 0>>(plan)
-           : build.rows == 2 ? run<Shape<Format, kWarps, 2, 1, false, 0>>(plan)
-                             : run<Shape<Format, kWarps, 4, 1, false, 0>>(plan);
+    return build.rows == 2 ? run<Shape<Format, kWarps, 2, 1, false, 0>>(plan)
+                           : run<Shape<Format, kWarps, 4, 1, false, 0>>(plan);
   }
-  return build.columns == 2   ? run<Shape<Format, kWarps, 4, 2, true, 0>>(plan)
-         : build.columns == 4 ? run<Shape<Format, kWarps, 4, 4, true, 0>>(plan)
-                              : run<Shape<Format, kWarps, 4, 8, true, 0>>(plan);
+  run_wide<Format, kWarps>(build, plan);
 }
 
 }  // namespace unpaced::test

@@ -16,7 +16,8 @@
 namespace {
 
 int n_launches = 0;
-std::string launched;  // of weights that are not quantised: what
+unpaced::mat_vec::Build last;  // what was launched last
+std::string launched;          // of weights that are not quantised: what
 
 using namespace unpaced;
 using namespace unpaced::test;
@@ -34,6 +35,7 @@ const GgmlFormat& named(const std::string& name) {
 template <class Format>
 void launch(const mat_vec::Build& build, const mat_vec::Plan& plan) {
   ++n_launches;
+  last = build;
   run_build<Format, kGgmlWarps>(build, plan);
 }
 
@@ -41,6 +43,7 @@ void launch(const mat_vec::Build& build, const mat_vec::Plan& plan) {
 template <class First, class Second>
 void launch_two(const mat_vec::Build& build, const mat_vec::PlanPair& plans) {
   ++n_launches;
+  last = build;
   run_build<First, kGgmlWarps>(build, plans.first);
   run_build<Second, kGgmlWarps>(build, plans.second);
 }
@@ -75,6 +78,34 @@ TEST(all_variants_have_the_same_bits) {
   }
 }
 
+TEST(a_prompts_columns_have_the_bits_of_so_many) {
+  const GgmlFormat &q4 = named("Q4_K"), &q6 = named("Q6_K");
+  std::uint32_t seed = 50;
+  for (int n = 2; n <= 8; ++n) {
+    Product product = {.format = &q4, .n_values = 2048, .rows = {21}, .n_columns = n};
+    product.order_columns = n;
+    CHECK_EQ(check_variants(product, ++seed), 1);
+    product.formats = {&q4, &q4, &q6};
+    product.rows = {40, 11, 13};
+    CHECK_EQ(check_variants(product, ++seed), 1);
+  }
+  // Long rows: the columns in two launches, or more, of the same order.
+  for (const int n : {5, 8}) {
+    Product product = {.format = &q4, .n_values = 14336, .rows = {5}, .n_columns = n};
+    product.order_columns = n;
+    Data data(product, ++seed);
+    CHECK_EQ(n_mat_vec_launches(data.mat_vec(), kCard), 2);
+    CHECK_EQ(check_variants(product, ++seed), 2);
+  }
+  // Another kernel of ggml's takes so many there.
+  Product product = {.format = &q4, .n_values = 2048, .rows = {21}, .n_columns = 6};
+  product.order_columns = 6;
+  Data data(product, ++seed);
+  CHECK(!why_no_mat_vec(data.mat_vec(),
+                        {.compute = 120, .n_multiprocessors = 3, .shared_bytes_max = 101376})
+             .empty());
+}
+
 TEST(values_of_more_bits_join_queries_and_keys) {
   const GgmlFormat &q4 = named("Q4_K"), &q5 = named("Q5_K"), &q6 = named("Q6_K"),
                    &iq4 = named("IQ4_XS");
@@ -95,6 +126,52 @@ TEST(values_of_more_bits_join_queries_and_keys) {
       }
     }
   }
+}
+
+// What is launched unmeasured.
+std::string first_build(const Product& product) {
+  Data data(product, 400);
+  enqueue_mat_vec(data.mat_vec(), kCard, nullptr);
+  CHECK_EQ(data.differing(), 0);
+  return std::to_string(last.rows) + " rows, " + std::to_string(last.blocks_per_multiprocessor) +
+         " blocks" + (last.launches_at_once > 1 ? " beside the next launch's" : "") +
+         (last.held ? ", held" : "");
+}
+
+TEST(four_rows_come_first_where_they_fill_the_card) {
+  // Of three multiprocessors, with eight teams a block.
+  const GgmlFormat &q4 = named("Q4_K"), &q6 = named("Q6_K");
+  CHECK_EQ(first_build({.format = &q4, .n_values = 512, .rows = {64}}),
+           std::string("2 rows, 2 blocks"));
+  CHECK_EQ(first_build({.format = &q4, .n_values = 512, .rows = {96}}),
+           std::string("4 rows, 2 blocks"));
+  CHECK_EQ(first_build({.format = &q4, .n_values = 512, .rows = {64, 32, 32}}),
+           std::string("4 rows, 1 blocks beside the next launch's"));
+  CHECK_EQ(first_build({.format = &q4, .n_values = 512, .rows = {192}}),
+           std::string("4 rows, 2 blocks"));
+  CHECK_EQ(first_build({.format = &q4, .n_values = 512, .rows = {96, 96}, .end = MatVecEnd::kGlu}),
+           std::string("4 rows, 2 blocks"));
+  CHECK_EQ(first_build({.formats = {&q4, &q6}, .n_values = 512, .rows = {96, 96}}),
+           std::string("2 rows, 2 blocks"));
+}
+
+// A plan asks how many builds there are before values have places.
+TEST(as_many_builds_without_an_input) {
+  for (const GgmlFormat& format : ggml_formats()) {
+    for (const int n_values : {1024, 14336}) {
+      Data data({.format = &format, .n_values = n_values, .rows = {9}}, 500);
+      MatVec made = data.mat_vec();
+      const std::int32_t n = n_mat_vec_variants(made, kCard);
+      made.input_q8 = nullptr;
+      CHECK_EQ(n_mat_vec_variants(made, kCard), n);
+    }
+  }
+}
+
+TEST(long_inputs_fit_into_a_smaller_card) {
+  const Card small = {.compute = 86, .n_multiprocessors = 2, .shared_bytes_max = 101376};
+  CHECK_EQ(check_variants({.format = &named("Q4_K"), .n_values = 14336, .rows = {9}}, 202, small),
+           1);
 }
 
 TEST(columns_that_do_not_fit_are_divided) {

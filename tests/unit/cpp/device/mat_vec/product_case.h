@@ -22,6 +22,7 @@ struct Product {
   int n_values = 0;
   std::vector<int> rows;  // of each matrix
   int n_columns = 1;
+  int order_columns = 1;  // as MatVec has it
   MatVecEnd end = MatVecEnd::kPlain;
   bool wild = false;
   int misaligned = 0;  // bytes before the first row
@@ -46,7 +47,7 @@ class Data {
         fill_block(format, first + i, product.wild, random_);
       auto& added = added_.emplace_back(n + 8 * static_cast<std::size_t>(longest()));
       for (float& value : added) value = random_.below(8) == 0 ? -0.0F : random_.real();
-      out_.emplace_back(8 * static_cast<std::size_t>(longest() + 3), NAN);
+      out_.emplace_back(8 * static_cast<std::size_t>(longest() + 6), NAN);
     }
     n_vectors_ = product.expert_has_input ? product.n_experts : product.n_columns;
     input_stride_ = q8_blocks(product.n_values) + 16;
@@ -68,15 +69,16 @@ class Data {
           .row_bytes = static_cast<std::int64_t>(row_bytes_of(i)),
           .expert_bytes = static_cast<std::int64_t>(row_bytes_of(i)) * product_.rows[i],
           .added = has_added(i) ? added_[i].data() : nullptr,
-          .out = out_[i].data()};
+          .out = out_[i].data(),
+          .out_stride = longest() + 3 + static_cast<int>(i),
+          .added_stride = shares_added() ? 0 : longest()};
     }
     made.n_values = product_.n_values;
     made.end = product_.end;
     made.input_q8 = input_.data();
     made.input_stride = input_stride_;
     made.n_columns = product_.n_columns;
-    made.out_stride = longest() + 3;
-    made.added_stride = longest();
+    made.order_columns = product_.order_columns;
     made.experts = experts_.empty() ? nullptr : experts_.data();
     made.n_experts = product_.n_experts;
     made.expert_has_input = product_.expert_has_input;
@@ -99,7 +101,8 @@ class Data {
           const float expected =
               paired ? HostPlace::glu(ended(made, 1, vector, row), ended(made, 0, vector, row), {})
                      : ended(made, i, vector, row);
-          const float got = out_[i][static_cast<std::size_t>(vector * made.out_stride + row)];
+          const float got =
+              out_[i][static_cast<std::size_t>(vector * made.matrices[i].out_stride + row)];
           const bool equal = std::isnan(expected)
                                  ? std::isnan(got)
                                  : mat_vec::as_bits(expected) == mat_vec::as_bits(got);
@@ -123,7 +126,10 @@ class Data {
     return *std::max_element(product_.rows.begin(), product_.rows.end());
   }
 
-  // A missing one counts as 0, which turns -0 into +0.
+  // A bias, not a residual.
+  [[nodiscard]] bool shares_added() const { return product_.order_columns % 2 == 0; }
+
+  // Of one column a missing one counts as 0, which turns -0 into +0.
   [[nodiscard]] bool has_added(std::size_t i) const {
     return product_.end == MatVecEnd::kAdded || (product_.end == MatVecEnd::kGlu && i == 1);
   }
@@ -148,12 +154,13 @@ class Data {
                           expert * matrix.expert_bytes + row * matrix.row_bytes;
     const int input = product_.n_experts > 0 && !product_.expert_has_input ? 0 : vector;
     const float total = ggml_row(format_of(i), weights, input_.data() + input * input_stride_,
-                                 product_.n_values, kGgmlWarps);
+                                 product_.n_values, product_.order_columns > 4 ? 2 : kGgmlWarps);
     if (product_.end == MatVecEnd::kPlain) return total;
     const float* added = matrix.added;
+    if (added == nullptr && product_.order_columns > 1) return total;
     return add(total, added == nullptr
                           ? 0.0F
-                          : added[expert * matrix.n_rows + row + column * made.added_stride]);
+                          : added[expert * matrix.n_rows + row + column * matrix.added_stride]);
   }
 
   Product product_;

@@ -1,0 +1,268 @@
+// The attention kernels on the GPU, and which of them a launch takes.
+#include <algorithm>
+
+#include "device/kernels/attention/head_work.h"
+#include "device/kernels/ggml_device.cuh"
+#include "device/kernels/head_attention.h"
+#include "device/kernels/launch.cuh"
+#include "device/kernels/rounding.cuh"
+
+namespace unpaced {
+namespace {
+
+using attention::HeadWork;
+using attention::kThreads;
+using attention::PartsPlace;
+using attention::Shared;
+using attention::Words16;
+
+// Parts of a head that are a cluster of blocks: more are not every card's, and slower than parts
+// that meet in memory.
+constexpr int kClusterMost = 8;
+
+// A head's parts in its first block's memory.
+template <int kSize>
+struct ClusterParts {
+  PartTop tops[kClusterMost];
+  float sums[kClusterMost * kSize];
+  unsigned long long arrived;  // a barrier: completed by so many bytes
+};
+
+#if __CUDA_ARCH__ >= 900
+
+// Of this block's variable, or of the same one of the cluster's first block.
+__device__ __forceinline__ std::uint32_t shared_address(const void* own) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(own));
+}
+__device__ __forceinline__ std::uint32_t first_blocks(const void* own) {
+  std::uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(shared_address(own)));
+  return there;
+}
+
+__device__ __forceinline__ void begin_barrier(unsigned long long* barrier, int bytes) {
+  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void await_barrier(unsigned long long* barrier) {
+  std::uint32_t done = 0;
+  while (done == 0) {
+    asm volatile(
+        "{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0; "
+        "selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(shared_address(barrier))
+        : "memory");
+  }
+}
+
+#endif
+
+// What the places of both kernels have in common.
+class WarpPlace {
+ public:
+  __device__ __forceinline__ int thread() const { return threadIdx.x; }
+  __device__ __forceinline__ int part() const { return blockIdx.x; }
+  __device__ __forceinline__ int n_parts() const { return gridDim.x; }
+  __device__ __forceinline__ int shared_head() const { return blockIdx.z; }
+  __device__ __forceinline__ int head() const { return blockIdx.z * gridDim.y + blockIdx.y; }
+
+  __device__ __forceinline__ void let_later_kernels_start(bool next_is_ours) const {
+    unpaced::let_later_kernels_start(next_is_ours);
+  }
+  __device__ __forceinline__ void await_earlier_kernels() const {
+    unpaced::await_earlier_kernels();
+  }
+  __device__ __forceinline__ void end_writes(bool next_is_ours) const {
+    unpaced::end_writes(next_is_ours);
+  }
+  __device__ __forceinline__ void meet_block() const { __syncthreads(); }
+
+  __device__ __forceinline__ void prefetch(const std::uint8_t* from) const {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+  }
+  __device__ __forceinline__ Words16 load(const std::uint8_t* from) const {
+    const uint4 words = *reinterpret_cast<const uint4*>(from);
+    return {{words.x, words.y, words.z, words.w}};
+  }
+  __device__ __forceinline__ float shuffle_xor(float value, int mask) const {
+    return __shfl_xor_sync(0xffffffffU, value, mask);
+  }
+  __device__ __forceinline__ float shuffle(float value, int lane) const {
+    return __shfl_sync(0xffffffffU, value, lane);
+  }
+  __device__ __forceinline__ std::uint32_t ballot(bool value) const {
+    return __ballot_sync(0xffffffffU, value);
+  }
+  __device__ __forceinline__ float larger(float a, float b) const { return fmaxf(a, b); }
+  // As -use_fast_math makes them of ggml's expf, tanhf and division.
+  __device__ __forceinline__ float power(float x) const { return expf(x); }
+  __device__ __forceinline__ float tanh(float x) const { return tanhf(x); }
+  __device__ __forceinline__ float quotient(float a, float b) const { return a / b; }
+  __device__ __forceinline__ void round(float value, Q8Block* to) const { round_block(value, to); }
+};
+
+#if __CUDA_ARCH__ >= 900
+
+// Parts meet in the memory of the cluster's first block, which adds them up when all have come.
+template <int kSize>
+class ClusterPlace : public WarpPlace {
+ public:
+  __device__ __forceinline__ ClusterPlace(Shared<kSize>& shared, ClusterParts<kSize>& parts)
+      : shared_(shared), parts_(parts) {
+    if (threadIdx.x == 0 && part() == 0) {
+      begin_barrier(&parts.arrived, n_parts() * (kSize * sizeof(float) + sizeof(PartTop)));
+    }
+    __syncwarp();  // the cluster's barrier takes a warp's arrival for all its threads'
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  }
+
+  template <int>
+  __device__ __forceinline__ Shared<kSize>& shared() const {
+    return shared_;
+  }
+  // It has begun, and its barrier.
+  __device__ __forceinline__ void await_first_part() const {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  }
+  __device__ __forceinline__ void leave_sum(int value, float sum) const {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
+                     first_blocks(parts_.sums + part() * kSize + value)),
+                 "r"(__float_as_uint(sum)), "r"(first_blocks(&parts_.arrived))
+                 : "memory");
+  }
+  __device__ __forceinline__ void leave_top(const PartTop& top) const {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
+            first_blocks(parts_.tops + part())),
+        "r"(__float_as_uint(top.top)), "r"(__float_as_uint(top.total)),
+        "r"(first_blocks(&parts_.arrived))
+        : "memory");
+  }
+  __device__ __forceinline__ bool is_last_part() const {
+    if (part() != 0) return false;
+    await_barrier(&parts_.arrived);
+    return true;
+  }
+  __device__ __forceinline__ PartsPlace parts_left() const { return {parts_.sums, parts_.tops}; }
+
+ private:
+  Shared<kSize>& shared_;
+  ClusterParts<kSize>& parts_;
+};
+
+#endif
+
+// Parts meet in the card's memory; the last one to arrive adds them up.
+template <int kSize>
+class CountedPlace : public WarpPlace {
+ public:
+  __device__ __forceinline__ CountedPlace(Shared<kSize>& shared, bool& is_last,
+                                          const HeadAttention& task)
+      : shared_(shared), is_last_(is_last), arrivals_(task.arrivals + head()) {
+    auto* sums = reinterpret_cast<float*>(task.scratch);
+    auto* tops = reinterpret_cast<PartTop*>(sums + task.n_heads * n_parts() * kSize);
+    sums_ = sums + head() * n_parts() * kSize;
+    tops_ = tops + head() * n_parts();
+  }
+
+  template <int>
+  __device__ __forceinline__ Shared<kSize>& shared() const {
+    return shared_;
+  }
+  __device__ __forceinline__ void await_first_part() const {}
+  __device__ __forceinline__ void leave_sum(int value, float sum) const {
+    __stcg(sums_ + part() * kSize + value, sum);
+  }
+  __device__ __forceinline__ void leave_top(const PartTop& top) const {
+    __stcg(reinterpret_cast<float2*>(tops_ + part()), make_float2(top.top, top.total));
+  }
+  __device__ __forceinline__ bool is_last_part() const {
+    __threadfence();
+    __syncthreads();
+    // Back to zero with the last one.
+    if (threadIdx.x == 0) is_last_ = atomicInc(arrivals_, gridDim.x - 1) == gridDim.x - 1;
+    __syncthreads();
+    __threadfence();
+    return is_last_;
+  }
+  __device__ __forceinline__ PartsPlace parts_left() const { return {sums_, tops_}; }
+
+ private:
+  Shared<kSize>& shared_;
+  bool& is_last_;
+  std::uint32_t* arrivals_;
+  float* sums_;
+  PartTop* tops_;
+};
+
+// Blocks a multiprocessor that registers are to leave room for.
+constexpr int blocks_at_once(int size) { return size == 64 ? 4 : size == 128 ? 3 : 2; }
+
+// Block (part, query, K and V): queries that share K and V follow one another.
+template <int kSize, bool kCapped>
+__global__ void __launch_bounds__(kThreads, blocks_at_once(kSize))
+    attend_in_clusters(const __grid_constant__ HeadAttention task) {
+#if __CUDA_ARCH__ >= 900
+  __shared__ Shared<kSize> shared;
+  __shared__ ClusterParts<kSize> parts;
+  ClusterPlace<kSize> place(shared, parts);
+  HeadWork<kSize, kCapped, ClusterPlace<kSize>>(task, place).run();
+#endif
+}
+
+template <int kSize, bool kCapped>
+__global__ void __launch_bounds__(kThreads, blocks_at_once(kSize))
+    attend(const __grid_constant__ HeadAttention task) {
+  __shared__ Shared<kSize> shared;
+  __shared__ bool is_last;
+  CountedPlace<kSize> place(shared, is_last, task);
+  HeadWork<kSize, kCapped, CountedPlace<kSize>>(task, place).run();
+}
+
+// Parts that have cells. The others of ggml's blocks find none, and add zero.
+int parts_with_cells(const HeadAttention& task) {
+  return std::min(task.n_parts, (task.n_cells + kAttentionCells - 1) / kAttentionCells);
+}
+
+template <int kSize, bool kCapped>
+void launch_size(const HeadAttention& task, const Card& card, cudaStream_t stream) {
+  const auto n_parts = static_cast<unsigned>(parts_with_cells(task));
+  const auto n_sharing = static_cast<unsigned>(task.n_sharing);
+  LaunchShape shape{.grid = dim3(n_parts, n_sharing, task.n_heads / n_sharing),
+                    .block = dim3(kThreads)};
+  const auto in_clusters = attend_in_clusters<kSize, kCapped>;
+  const bool has_clusters = card.compute >= 90 && can_start_early(in_clusters);
+  if (has_clusters && n_parts > 1 && n_parts <= kClusterMost) {
+    shape.cluster = n_parts;
+    launch(in_clusters, shape, card, stream, task);
+  } else {
+    launch(attend<kSize, kCapped>, shape, card, stream, task);
+  }
+}
+
+template <int kSize>
+void launch_size(const HeadAttention& task, const Card& card, cudaStream_t stream) {
+  if constexpr (kSize != 64) {  // ggml has none
+    if (task.cap != 0) return launch_size<kSize, true>(task, card, stream);
+  }
+  launch_size<kSize, false>(task, card, stream);
+}
+
+}  // namespace
+
+void enqueue_head_attention(const HeadAttention& task, const Card& card, CUstream_st* stream) {
+  switch (task.head_size) {
+    case 64:
+      return launch_size<64>(task, card, stream);
+    case 128:
+      return launch_size<128>(task, card, stream);
+    default:
+      return launch_size<256>(task, card, stream);
+  }
+}
+
+}  // namespace unpaced

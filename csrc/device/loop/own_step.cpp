@@ -1,0 +1,164 @@
+#include "device/loop/own_step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <stdexcept>
+#include <utility>
+
+#include "decode/engine_lost.h"
+#include "device/kernels/choice_file.h"
+#include "device/kernels/choice_place.h"
+#include "device/phases/attention_capture.h"
+#include "device/phases/phase_launcher.h"
+#include "device/phases/trials/phase_trial.h"
+#include "device/phases/trials/phase_tuner.h"
+#include "device/phases/trials/step_trials.h"
+#include "device/phases/value_places.h"
+
+namespace unpaced {
+namespace {
+
+constexpr std::chrono::milliseconds kTuning{150};
+
+}  // namespace
+
+// What the kernels of a graph's phases are asked for. Its tensors are the graph's.
+struct OwnStep::Plan {
+  Plan(StepGraph g, std::vector<StepPhase> p, const MatVecChoices& choices, const Card& card)
+      : graph(std::move(g)),
+        phases(std::move(p)),
+        places(graph, phases),
+        launcher(places, choices, card) {}
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  const StepGraph graph;
+  const std::vector<StepPhase> phases;
+  ValuePlaces places;
+  const PhaseLauncher launcher;
+};
+
+OwnStep::OwnStep(const LlamaBridge& bridge, StepKernels choice, std::string choices_folder)
+    : card_(find_card(bridge.device())),
+      choice_(choice),
+      choices_folder_(std::move(choices_folder)),
+      kernels_(card_) {
+  if (choice == StepKernels::kGgml) why_none_ = "the configuration asks for it";
+}
+
+void OwnStep::prepare(LlamaBridge& bridge, std::chrono::microseconds limit) {
+  bridge.open({.stream = 0, .n_kv = bridge.window_cells(1)});
+  trials_.clear();
+  if (why_none_.empty()) test(bridge, limit);
+  trial_.reset();
+  tell(*plan(bridge));
+}
+
+std::shared_ptr<const OwnStep::Plan> OwnStep::plan(const LlamaBridge& bridge) {
+  StepGraph graph = bridge.graph();
+  std::vector<StepPhase> phases{{{0, graph.size()}, PhaseKind::kGgml, {}, why_none_}};
+  if (why_none_.empty()) {
+    find_attention_parts(bridge, graph, attention_parts_);
+    kernels_.know(attention_parts_);
+    phases = plan_phases(graph, kernels_);
+  }
+  auto plan = std::make_shared<Plan>(std::move(graph), std::move(phases), choices_, card_);
+  plan->places.begin_at(scratch_of(plan->places.n_bytes()));
+  return plan;
+}
+
+std::byte* OwnStep::scratch_of(std::size_t n_bytes) {
+  if (n_bytes == 0) return nullptr;
+  // Another window may have more phases of ours. Graphs that were captured hold the addresses of
+  // what they had.
+  if (scratch_.empty() || scratch_.back().size() < n_bytes) {
+    scratch_.emplace_back(n_bytes);
+    fill_now(scratch_.back().data(), 0, ValuePlaces::kArrivalBytes);
+  }
+  return scratch_.back().data();
+}
+
+void OwnStep::clear_cache_of(PhaseTrial& trial) {
+  try {
+    trial_ = std::make_unique<DeviceArray<std::byte>>(kTrialBytes);
+    trial.clear_cache_by({trial_->data(), trial_->size()});
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::runtime_error&) {  // there is not so much
+  }
+}
+
+void OwnStep::test(LlamaBridge& bridge, std::chrono::microseconds limit) {
+  const std::shared_ptr<const Plan> all = plan(bridge);
+  PhaseTrial trial(bridge, all->graph, all->places, all->launcher, limit);
+  const bool measures = choice_ == StepKernels::kAuto;
+  if (measures) clear_cache_of(trial);
+  PhaseTuner tuner(trial, choices_, card_);
+  ChoiceFile kept(measures ? choice_path(choices_folder_, bridge.device()) : "",
+                  measures ? choice_place(bridge.device()) : "");
+  trials_ = StepTrials(trial, measures ? &tuner : nullptr, kept, StepTrials::Clock::now() + kTuning)
+                .run(all->graph, all->phases, kernels_);
+  const auto is_new = [](const PhaseTrialReport& told) { return told.measured; };
+  if (std::ranges::any_of(trials_, is_new)) static_cast<void>(kept.save());
+  test_attention(bridge, limit);
+}
+
+void OwnStep::test_attention(LlamaBridge& bridge, std::chrono::microseconds limit) {
+  // The largest that ours is used for: a head has more parts there, or more cells in each.
+  const Window first{.stream = 0, .n_kv = bridge.window_cells(1)};
+  const std::int32_t most = std::min(bridge.n_cells(), kAttentionCellsMost);
+  const Window larger{.stream = 0, .n_kv = bridge.window_cells(most)};
+  if (larger == first) return;
+  bridge.open(larger);
+  const std::shared_ptr<const Plan> all = plan(bridge);
+  std::vector<StepPhase> attentions;
+  std::ranges::copy_if(all->phases, std::back_inserter(attentions),
+                       [](const StepPhase& phase) { return phase.kind == PhaseKind::kAttention; });
+  PhaseTrial trial(bridge, all->graph, all->places, all->launcher, limit);
+  ChoiceFile none("", "");
+  for (const PhaseTrialReport& told : StepTrials(trial, nullptr, none, StepTrials::Clock::now())
+                                          .run(all->graph, attentions, kernels_)) {
+    const auto of_it = std::ranges::find(trials_, told.phase, &PhaseTrialReport::phase);
+    if (of_it != trials_.end()) of_it->ms += told.ms;
+  }
+  bridge.open(first);
+}
+
+void OwnStep::tell(const Plan& plan) {
+  report_.clear();
+  has_own_ = false;
+  for (const StepPhase& phase : plan.phases) {
+    const bool ours = phase.kind != PhaseKind::kGgml;
+    has_own_ = has_own_ || ours;
+    StepPhaseReport told{name_of(phase.kind), ours, phase.why, 1};
+    const auto like = std::ranges::find_if(report_, [&](const StepPhaseReport& other) {
+      return other.phase == told.phase && other.why == told.why;
+    });
+    if (like == report_.end()) {
+      report_.push_back(std::move(told));
+    } else {
+      ++like->n;
+    }
+  }
+}
+
+void OwnStep::add_to(StepProgram& program, const LlamaBridge& bridge) {
+  const std::shared_ptr<const Plan> made = plan(bridge);
+  for (const StepPhase& phase : made->phases) {
+    if (phase.kind == PhaseKind::kGgml) {
+      program.by_ggml(phase.nodes.end);
+    } else {
+      program.by_ours(phase.nodes.end, [made, &phase](const StepSite& site) {
+        made->launcher.enqueue(phase, site.stream);
+      });
+    }
+  }
+}
+
+void OwnStep::give_up(const std::string& why, const LlamaBridge& bridge) {
+  why_none_ = why;
+  tell(*plan(bridge));
+}
+
+}  // namespace unpaced

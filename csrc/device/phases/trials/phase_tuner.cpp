@@ -1,0 +1,73 @@
+#include "device/phases/trials/phase_tuner.h"
+
+#include <limits>
+
+#include "device/phases/kernel_arguments.h"
+
+namespace unpaced {
+
+namespace {
+
+constexpr std::int32_t kBuildsMost = 16;  // of a mat-vec; the digits of a phase's builds
+
+// A mat-vec of a phase, and which of the launches it is.
+struct PlacedMatVec {
+  std::size_t launch;
+  MatVec mat_vec;
+};
+
+std::vector<PlacedMatVec> mat_vecs_of(const StepPhase& phase) {
+  std::vector<PlacedMatVec> all;
+  for (std::size_t i = 0; i < phase.launches.size(); ++i) {
+    if (const auto* products = std::get_if<ProductLaunch>(&phase.launches[i])) {
+      all.push_back({i, mat_vec_of(products->parts)});
+    } else if (const auto* gated = std::get_if<GatedLaunch>(&phase.launches[i])) {
+      all.push_back({i, mat_vec_of(gated->part)});
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<VariantTime> PhaseTuner::tune(std::span<const StepPhase* const> phases) {
+  std::vector<VariantTime> times;
+  for (const PlacedMatVec& placed : mat_vecs_of(*phases.front()))
+    tune(phases, placed.launch, placed.mat_vec, times);
+  return times;
+}
+
+std::int32_t PhaseTuner::chosen(const StepPhase& phase) const {
+  std::int32_t builds = 0;
+  std::int32_t digit = 1;
+  for (const PlacedMatVec& placed : mat_vecs_of(phase)) {
+    builds += digit * choices_.of(placed.mat_vec);
+    digit *= kBuildsMost;
+  }
+  return builds;
+}
+
+void PhaseTuner::choose(const StepPhase& phase, std::int32_t builds) {
+  for (const PlacedMatVec& placed : mat_vecs_of(phase)) {
+    choices_.choose(placed.mat_vec, builds % kBuildsMost);
+    builds /= kBuildsMost;
+  }
+}
+
+void PhaseTuner::tune(std::span<const StepPhase* const> phases, std::size_t launch,
+                      const MatVec& mat_vec, std::vector<VariantTime>& times) {
+  std::int32_t best = 0;
+  double least = std::numeric_limits<double>::max();
+  const std::int32_t n = n_mat_vec_variants(mat_vec, card_);
+  for (std::int32_t i = 0; i < n; ++i) {
+    choices_.choose(mat_vec, i);
+    const double seconds = trial_.measure_own(phases);
+    times.push_back({launch, i, seconds});
+    if (seconds >= least) continue;
+    least = seconds;
+    best = i;
+  }
+  choices_.choose(mat_vec, best);
+}
+
+}  // namespace unpaced

@@ -1,0 +1,45 @@
+// Finds the fastest builds of a phase's mat-vecs on this card, by running them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/graph/step_phase.h"
+#include "device/kernels/card.h"
+#include "device/phases/mat_vec_choices.h"
+#include "device/phases/trials/phase_trial.h"
+
+namespace unpaced {
+
+// What one build gave.
+struct VariantTime {
+  std::size_t launch;  // of the phase's
+  std::int32_t variant;
+  double seconds;  // the whole phases
+};
+
+class PhaseTuner {
+ public:
+  // All outlive this; the trial's launcher goes by `choices`.
+  PhaseTuner(PhaseTrial& trial, MatVecChoices& choices, const Card& card)
+      : trial_(trial), choices_(choices), card_(card) {}
+
+  // Of phases of one shape. Leaves the fastest build of each mat-vec among the choices. Whether its
+  // bits are ggml's is not asked. Throws as PhaseTrial.
+  std::vector<VariantTime> tune(std::span<const StepPhase* const> phases);
+  // The builds of a phase's mat-vecs, as a number that choose() takes.
+  [[nodiscard]] std::int32_t chosen(const StepPhase& phase) const;
+  void choose(const StepPhase& phase, std::int32_t builds);
+
+ private:
+  void tune(std::span<const StepPhase* const> phases, std::size_t launch, const MatVec& mat_vec,
+            std::vector<VariantTime>& times);
+
+  PhaseTrial& trial_;
+  MatVecChoices& choices_;
+  const Card card_;
+};
+
+}  // namespace unpaced

@@ -1,0 +1,195 @@
+"""--traces: spans of a real server's requests, as a collector gets them over OTLP."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.bench.rig.server_process import free_port
+from tests.e2e.traces.otlp_receiver import Receiver, attributes, receiving
+from tests.support.server import UNPACED, Server, serving
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def env_for(receiver: Receiver) -> dict[str, str]:
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
+def n_spans(server: Server, result: str) -> int:
+    return int(server.metric(f'unpaced_spans_total{{result="{result}"}}'))
+
+
+def test_a_request_s_spans_join_the_client_s_trace() -> None:
+    with receiving() as receiver:
+        env = env_for(receiver) | {
+            "OTEL_SERVICE_NAME": "stories",
+            "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
+            "OTEL_EXPORTER_OTLP_HEADERS": "x-team=night",
+            "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
+        }
+        with serving("-c", "512", "--traces", env=env) as server:
+            before_ns = time.time_ns()
+            server.client.headers["traceparent"] = f"00-{TRACE}-{SPAN}-01"
+            told = server.complete(
+                "/v1/chat/completions",
+                messages=[{"role": "user", "content": "Tell me a story"}],
+                max_tokens=9,
+                temperature=0.5,
+                top_k=7,
+            )
+            after_ns = time.time_ns()
+            spans = {span.name: span for span in receiver.wait(4)}
+            assert set(spans) == {"POST /v1/chat/completions", "queue", "prefill", "decode"}
+            root = spans.pop("POST /v1/chat/completions")
+            assert (root.trace_id.hex(), root.parent_span_id.hex()) == (TRACE, SPAN)
+            assert {span.parent_span_id for span in spans.values()} == {root.span_id}
+            assert {span.trace_id.hex() for span in spans.values()} == {TRACE}
+            said = attributes(root)
+            expected = {
+                "http.request.method": "POST",
+                "http.route": "/v1/chat/completions",
+                "http.response.status_code": 200,
+                "gen_ai.operation.name": "chat",
+                "gen_ai.response.id": told["id"],
+                "gen_ai.response.model": told["model"],
+                "gen_ai.usage.input_tokens": told["usage"]["prompt_tokens"],
+                "gen_ai.usage.output_tokens": 9,
+                "gen_ai.request.max_tokens": 9,
+                "gen_ai.request.temperature": 0.5,
+                "gen_ai.request.top_k": 7.0,
+                "gen_ai.response.finish_reasons": ["length"],
+                "gen_ai.request.stream": False,
+            }
+            assert {key: said[key] for key in expected} == expected
+            # One after the other, within what the client has waited.
+            queue, prefill, decode = (spans[name] for name in ("queue", "prefill", "decode"))
+            times = [
+                *(before_ns - 1_000_000, root.start_time_unix_nano, queue.start_time_unix_nano),
+                *(queue.end_time_unix_nano, prefill.end_time_unix_nano),
+                *(decode.end_time_unix_nano, root.end_time_unix_nano),
+            ]
+            assert times == sorted(times)
+            assert root.end_time_unix_nano < after_ns + 1_000_000_000
+            assert queue.end_time_unix_nano == prefill.start_time_unix_nano
+            assert prefill.end_time_unix_nano == decode.start_time_unix_nano
+            (first,) = root.events
+            assert (first.name, first.time_unix_nano) == ("first token", prefill.end_time_unix_nano)
+            waited_s = (first.time_unix_nano - queue.start_time_unix_nano) / 1e9
+            assert said["gen_ai.response.time_to_first_chunk"] == pytest.approx(waited_s, abs=2e-6)
+            predicted_ms = (decode.end_time_unix_nano - decode.start_time_unix_nano) / 1e6
+            assert predicted_ms == pytest.approx(told["timings"]["predicted_ms"], abs=1e-3)
+            assert (
+                receiver.resources[0].items()
+                >= {
+                    "service.name": "stories",
+                    "deployment.environment.name": "test",
+                }.items()
+            )
+            assert (
+                receiver.headers[0].items()
+                >= {
+                    "x-team": "night",
+                    "content-encoding": "gzip",
+                }.items()
+            )
+            # Whose client decided against a span gets none; probes have none.
+            server.client.headers["traceparent"] = f"00-{TRACE}-{SPAN}-00"
+            server.complete(prompt="x", n_predict=1)
+            server.client.get("/health")
+            del server.client.headers["traceparent"]
+            assert server.post("/v1/completions", {"prompt": 5}).status_code == 400
+            spans = {span.name: span for span in receiver.wait(5)}
+            refused = spans["POST /v1/completions"]
+            assert attributes(refused)["http.response.status_code"] == 400
+            assert refused.parent_span_id == b"" and refused.trace_id.hex() != TRACE
+            server.until(lambda: n_spans(server, "sent") == 5, 10)
+            assert n_spans(server, "lost") == 0
+            # What waits when the server stops is sent.
+            server.complete(prompt="x", n_predict=1)
+        assert len(receiver.spans) == 9
+
+
+def test_each_choice_and_a_client_that_leaves_are_told_of() -> None:
+    with receiving() as receiver, serving("--traces", env=env_for(receiver)) as server:
+        server.complete("/v1/completions", prompt="x", max_tokens=3, n=2, ignore_eos=True)
+        spans = receiver.wait(7)
+        assert sorted(attributes(span).get("unpaced.choice", -1) for span in spans) == (
+            [-1] + [0] * 3 + [1] * 3
+        )
+        with server.open_request("/completion", prompt="x", ignore_eos=True, n_predict=900):
+            server.until(lambda: server.metric("unpaced_requests_running") == 1, 10)
+        root = next(span for span in receiver.wait(8) if span.name == "POST /completion")
+        said = attributes(root)
+        assert said["unpaced.aborted"] == "disconnect"
+        assert said["gen_ai.response.finish_reasons"] == ["cancelled"]
+
+
+def test_a_collector_that_hangs_or_is_gone_costs_spans_alone() -> None:
+    with receiving() as receiver:
+        receiver.is_silent = True
+        env = env_for(receiver) | {"OTEL_BSP_MAX_QUEUE_SIZE": "8"}
+        env["OTEL_BSP_MAX_EXPORT_BATCH_SIZE"] = "4"
+        with serving("--traces", "-c", "512", env=env) as server:
+            started = time.monotonic()
+            for _ in range(30):
+                server.complete(prompt="x", n_predict=2, ignore_eos=True)
+            assert time.monotonic() - started < 15
+            # 4 of each request; 8 wait, 4 are on their way.
+            assert n_spans(server, "lost") >= 30 * 4 - 12
+            assert n_spans(server, "sent") == 0
+            stopping = time.monotonic()
+            os.kill(server.process.pid, signal.SIGTERM)
+            server.process.wait(20)
+            assert time.monotonic() - stopping < 8
+    gone = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+        "NO_PROXY": "127.0.0.1",
+    }
+    with serving("--traces", "-c", "512", env=gone) as server:
+        server.complete(prompt="x", n_predict=2, ignore_eos=True)
+        server.until(lambda: n_spans(server, "lost") == 4, 20)
+        server.complete(prompt="x", n_predict=2, ignore_eos=True)
+
+
+def test_off_it_is_not_even_imported() -> None:
+    with serving("-c", "256", env={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
+        server.complete(prompt="x", n_predict=1)
+        assert "unpaced_spans" not in server.client.get("/metrics").text
+        log = server.log.read_text()
+    assert "unpaced.http.middleware" in log
+    assert "opentelemetry" not in log and "unpaced.traces" not in log
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is grpc"),
+        ({"OTEL_TRACES_EXPORTER": "console"}, "OTEL_TRACES_EXPORTER is console"),
+        ({"PYTHONPATH": "."}, "is not installed: pip install 'unpaced[otel]'"),
+    ],
+)
+def test_what_is_not_there_is_said(env: dict[str, str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "opentelemetry").mkdir()
+    (tmp_path / "opentelemetry" / "__init__.py").touch()  # in PYTHONPATH: hides the real one
+    done = subprocess.run(
+        [str(UNPACED), "--traces", "--port", str(free_port())],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, **env},
+    )
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "--traces" in done.stderr

@@ -1,0 +1,40 @@
+// What is counted for the GPU's decode loop: graphs of windows and of short prompts, and a limit to
+// either.
+#include "model/loop_memory.h"
+
+#include "check.h"
+
+namespace {
+
+using namespace unpaced;
+
+std::size_t device_bytes(std::int32_t n_cells, bool has_prompts, std::int32_t n_streams = 1) {
+  return loop_memory({.n_layer = 15,
+                      .n_vocab = 32000,
+                      .n_cells = n_cells,
+                      .n_streams = n_streams,
+                      .has_prompts = has_prompts})
+      .device;
+}
+
+constexpr std::size_t kLengths = kMaxPromptTokens - 1;
+
+TEST(every_window_has_a_graph_and_one_for_each_length) {
+  const std::size_t graph = device_bytes(512, false) - device_bytes(256, false);
+  CHECK(graph > 0);
+  CHECK_EQ(device_bytes(512, true) - device_bytes(256, true), graph * (1 + kLengths));
+  CHECK_EQ(device_bytes(511, true), device_bytes(512, true));
+  CHECK_EQ(device_bytes(256, true, 2), device_bytes(512, true));
+}
+
+TEST(graphs_have_a_limit) {
+  const std::size_t graph = device_bytes(512, false) - device_bytes(256, false);
+  const std::size_t beside = device_bytes(256, true) - device_bytes(256, false) - kLengths * graph;
+  CHECK_EQ(device_bytes(1 << 20, true) - device_bytes(1 << 20, false),
+           beside + kMaxPromptGraphs * graph);
+  CHECK_EQ(device_bytes(1 << 20, false), device_bytes(1 << 20, false, 4));
+}
+
+}  // namespace
+
+CHECK_MAIN()

@@ -1,0 +1,1 @@
+"""`unpaced chat`: a conversation in the terminal."""

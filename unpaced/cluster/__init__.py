@@ -1,0 +1,1 @@
+"""Several machines: the application as replicas of Ray Serve."""

@@ -1,0 +1,36 @@
+"""The text of GET /metrics."""
+
+from prometheus_client import generate_latest
+
+from unpaced.completion.admission import Admission
+from unpaced.completion.slot_table import SlotTable
+from unpaced.metrics.kv_use import KvUse
+from unpaced.metrics.llamacpp_metrics import LlamacppMetrics
+from unpaced.metrics.metrics import Metrics
+from unpaced.metrics.vllm_metrics import render_vllm
+from unpaced.request.model_host import ModelHost
+
+
+class MetricsPage:
+    """Our metrics, and the same by other servers' names where the settings ask for them."""
+
+    def __init__(
+        self, metrics: Metrics, host: ModelHost, admission: Admission, slots: SlotTable
+    ) -> None:
+        self._metrics = metrics
+        self._host = host
+        self._admission = admission
+        self._slots = slots
+        self._llamacpp = LlamacppMetrics(metrics, admission)
+        self.started_at = metrics.started_at
+
+    def render(self) -> bytes:
+        """Prometheus' text format 0.0.4. Any thread, one at a time."""
+        names = self._host.settings.metrics_names
+        text = generate_latest(self._metrics.registry)
+        if "llamacpp" in names:
+            text += self._llamacpp.render(self._host.engine.stats()).encode()
+        if "vllm" in names:
+            kv = KvUse.of(self._host, self._slots)
+            text += render_vllm(self._metrics, self._admission, kv)
+        return text

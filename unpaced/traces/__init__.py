@@ -1,0 +1,1 @@
+"""OpenTelemetry spans of requests. Imported only with --traces: off, they cost nothing."""
