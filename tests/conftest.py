@@ -1,11 +1,16 @@
 """Shared by all tests."""
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 # Before the engine: it installs a log callback, which the engine's sink then replaces. Imported
 # later, by a test module, it would take the messages that other tests look for.
 import llama_cpp  # noqa: F401
 import pytest
 
 from engine_ext import cpu_library
+from unpaced.cli.chat.own_server import short_folder
 
 # A portable build has no backend before the engine has chosen one: llama_cpp's code chooses none.
 cpu_library()
@@ -14,3 +19,18 @@ cpu_library()
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """pytest's, as deep as a checkout may lie: no Unix socket's name has room in it."""
+    folder = tmp_path / ("long" * 27)
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def socket_folder() -> Iterator[Path]:
+    """Where Unix sockets of tests lie, wherever the checkout is."""
+    with tempfile.TemporaryDirectory(prefix="unpaced-test-", dir=short_folder()) as name:
+        yield Path(name)

@@ -135,8 +135,8 @@ def test_an_old_client_is_not_waited_for_for_ever(server: Server) -> None:
     assert short.endswith(b'{"tokens":[7]}')
 
 
-def test_a_unix_socket_too(tmp_path: Path) -> None:
-    path = tmp_path / "s.sock"
+def test_a_unix_socket_too(socket_folder: Path) -> None:
+    path = socket_folder / "s.sock"
     with serving("-t", "1", "-np", "1", "--host", f"127.0.0.1,{path}") as server:
         for leaves in (False, True):
             with socket.socket(socket.AF_UNIX) as connection:

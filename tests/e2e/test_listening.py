@@ -50,8 +50,8 @@ def wait_healthy(client: httpx.Client, timeout_s: float = 30) -> None:
     raise TimeoutError
 
 
-def test_several_addresses_and_a_unix_socket_serve_the_same(tmp_path: Path) -> None:
-    path, port = tmp_path / "x.sock", free_port()
+def test_several_addresses_and_a_unix_socket_serve_the_same(socket_folder: Path) -> None:
+    path, port = socket_folder / "x.sock", free_port()
     with socket.socket(socket.AF_UNIX) as stale:  # as a killed server leaves it
         stale.bind(str(path))
     hosts = f"127.0.0.1, ::1,{path}"
@@ -77,8 +77,8 @@ def test_several_addresses_and_a_unix_socket_serve_the_same(tmp_path: Path) -> N
         assert not path.exists()
 
 
-def test_a_unix_socket_in_use_is_not_taken_over(tmp_path: Path) -> None:
-    path = tmp_path / "x.sock"
+def test_a_unix_socket_in_use_is_not_taken_over(socket_folder: Path) -> None:
+    path = socket_folder / "x.sock"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         other.listen()

@@ -22,6 +22,7 @@ from tests.bench.rig.server_process import ServerProcess, free_port, running
 from tests.gpu.random_model import write_random_model
 from tests.gpu.test_device_loop import DEMO_MODEL, has_device
 from tests.support.server import Server
+from unpaced.cli.chat.own_server import short_folder
 from unpaced.process.engine_watch import ENGINE_LOST
 
 PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
@@ -90,7 +91,7 @@ def fault_environment(path: Path) -> dict[str, str]:
 @contextlib.contextmanager
 def faulty_server(*arguments: str) -> Iterator[FaultyServer]:
     port = free_port()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=short_folder()) as scratch:
         log, path = Path(scratch) / "log", str(Path(scratch) / "faults")
         command, env = faulty_command(port, *arguments), fault_environment(Path(path))
         with running(command, env, port, log) as process:

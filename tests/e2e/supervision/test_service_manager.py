@@ -22,8 +22,8 @@ BOTH = pytest.mark.parametrize("mode", ["--no-supervise", "--supervise"])
 
 
 @pytest.fixture
-def listener(tmp_path: Path) -> Iterator[NotifyListener]:
-    manager = NotifyListener(tmp_path / "notify")
+def listener(socket_folder: Path) -> Iterator[NotifyListener]:
+    manager = NotifyListener(socket_folder / "notify")
     yield manager
     manager.close()
 
@@ -124,8 +124,8 @@ def activated(*arguments: str, sockets: list[socket.socket]) -> Iterator[subproc
 
 
 @BOTH
-def test_sockets_of_a_service_manager_are_served(mode: str, tmp_path: Path) -> None:
-    path = tmp_path / "activated.socket"
+def test_sockets_of_a_service_manager_are_served(mode: str, socket_folder: Path) -> None:
+    path = socket_folder / "activated.socket"
     with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
         # Out of the way of the descriptors that are handed over.
         tcp.bind(("127.0.0.1", 0))

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import httpx
+
+from unpaced.cli.chat.own_server import short_folder
 
 _FLAGS: Final = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -108,9 +111,12 @@ class Browser:
 @contextlib.contextmanager
 def browsing() -> Iterator[Browser]:
     """A browser with nothing in its profile."""
+    # Chromium makes a Unix socket where temporary files go, and has to have room for its path.
+    folder = short_folder()
+    command, env = ["chromedriver", "--port=0"], os.environ | {"TMPDIR": folder}
     with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
-        subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True) as driver,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True, dir=folder) as profile,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as driver,
     ):
         try:
             assert driver.stdout is not None

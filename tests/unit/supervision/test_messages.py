@@ -29,8 +29,8 @@ def test_what_is_no_message_disturbs_nobody() -> None:
     notify.close()
 
 
-def test_only_who_is_watched_beats(tmp_path: Path) -> None:
-    listener = NotifyListener(tmp_path / "notify")
+def test_only_who_is_watched_beats(socket_folder: Path) -> None:
+    listener = NotifyListener(socket_folder / "notify")
     watched = {"NOTIFY_SOCKET": listener.address, "WATCHDOG_USEC": "3000000"}
     for more in ({}, {"WATCHDOG_PID": str(os.getpid())}, {"WATCHDOG_PID": "1"}):
         ServiceManager.of_environment(watched | more).beat()
