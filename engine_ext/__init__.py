@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from engine_ext.sequence.token_frames import FrameTemplate as FrameTemplate
     from engine_ext.sequence.token_stream import TokenStream as TokenStream
     from engine_ext.threads.client import client_key as client_key
+    from engine_ext.threads.client import turn_taker as turn_taker
     from engine_ext.threads.fair_threads import FairThreads as FairThreads
 
 _HOMES = {
@@ -130,6 +131,7 @@ _HOMES = {
     "check_model_file": "loading.model_file",
     "cpu_library": "loading.devices",
     "client_key": "threads.client",
+    "turn_taker": "threads.client",
     "format_chat": "engine.builtin_template",
     "give_back_heap": "_native",
     "json_shape": "_native",

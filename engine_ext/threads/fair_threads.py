@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from engine_ext.base.errors import EngineBusy
-from engine_ext.threads.client import client_key
+from engine_ext.threads.client import turn_taker
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class FairThreads:
         self._n_free = n_threads
         self._n_waiting_max = n_waiting_max
         # By client, in the order of their turns; one without work is not in it.
-        self._queues: dict[int, deque[asyncio.Future[None]]] = {}
+        self._queues: dict[int | str, deque[asyncio.Future[None]]] = {}
 
     async def run(
         self, work: Callable[[], T], *, wait_s: float | None = None, limit_s: float | None = None
@@ -61,7 +61,7 @@ class FairThreads:
         if self._n_free > 0:
             self._n_free -= 1
             return
-        key = client_key.get()
+        key = turn_taker.get()
         n_waiting = len(self._queues.get(key, ()))
         if n_waiting >= self._n_waiting_max:
             raise EngineBusy(f"{n_waiting} requests wait for a thread ({self._name})")

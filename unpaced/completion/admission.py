@@ -1,78 +1,89 @@
-"""Who may use a slot: in turn by API key, first come, first served within a key, and no more
-waiting than the limits allow.
+"""Who may use a slot: in turn by client, by priority and then first come, first served within one,
+and no more waiting than the limits allow.
 
-The engine never gets more sequences than it has slots, so that order and limits are decided here.
-Event loop's thread only.
+The engine never gets more sequences than it has slots, so that order and limits are decided here,
+as `FairQueue` says. Event loop's thread only.
 """
 
 import asyncio
-from collections import deque
+import time
 from collections.abc import Callable, Iterator, Sequence
 
+from unpaced.completion.fair_queue import Client, FairQueue, Place, QueueFull, Request
 from unpaced.http.errors import ApiError, invalid, unavailable
 
 
-class Ticket:
+class Ticket(Place):
     """One sequence's place in the queue, then in a slot. Always `release` it.
 
-    `key`: the index of the client's API key. `wanted`: the slot it must have, modulo their number,
-    or -1. `slot`: the one it has, once the engine has told; else -1.
+    `slot`: the one it has, once the engine has told; else -1.
     """
 
     __slots__ = (
         "_admission",
-        "_granted",
+        "_entered_us",
+        "_granted_us",
+        "_refusal",
         "_released",
         "_waiter",
-        "key",
-        "n_prompt",
         "slot",
-        "wanted",
     )
 
-    def __init__(self, admission: "Admission", n_prompt: int, key: int, wanted: int) -> None:
+    def __init__(self, admission: "Admission", request: Request, n_prompt: int) -> None:
+        super().__init__(request, n_prompt)
         self._admission = admission
         self._waiter: asyncio.Future[None] | None = None
-        self._granted = False
+        self._entered_us = time.monotonic_ns() // 1000
+        self._granted_us = 0  # 0: not yet
+        self._refusal: ApiError | None = None
         self._released = False
-        self.n_prompt = n_prompt
-        self.key = key
-        self.wanted = wanted
         self.slot = -1
 
     @property
     def is_granted(self) -> bool:
         """Whether it holds a slot."""
-        return self._granted and not self._released
+        return self._granted_us > 0 and not self._released
 
     async def granted(self) -> None:
-        """Wait for the slot. Raises: ApiError if the server stops first."""
-        if not self._granted:
+        """Wait for the slot. Raises: ApiError if the server stops first, or the place is lost."""
+        if self._refusal is not None:
+            raise self._refusal
+        if not self._granted_us:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
 
-    def started(self, slot: int) -> None:
-        """The engine has given it this slot."""
+    @property
+    def waited_us(self) -> int:
+        """Microseconds in the queue, so far or until it got a slot."""
+        until_us = self._granted_us or time.monotonic_ns() // 1000
+        return until_us - self._entered_us
+
+    def started(self, slot: int, n_cached: int = 0) -> None:
+        """The engine has given it this slot, and has so many tokens of its prompt already."""
         self.slot = slot
+        self._admission.charge(self, -n_cached)
         self._admission.grant_next()
+
+    def finished(self, n_decoded: int) -> None:
+        """The engine has made so many tokens for it, and no more will come."""
+        self._admission.charge(self, n_decoded)
 
     def release(self) -> None:
         """Give the slot back, or leave the queue. Idempotent."""
         if not self._released:
             self._released = True
-            self._admission.leave(self, held_slot=self._granted)
+            self._admission.leave(self, held_slot=self._granted_us > 0)
 
     def grant(self) -> None:
         """For `Admission`."""
-        self._granted = True
+        self._granted_us = time.monotonic_ns() // 1000
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def refuse(self, error: ApiError) -> None:
         """For `Admission`."""
-        if self._waiter is None:
-            self._waiter = asyncio.get_running_loop().create_future()
-        if not self._waiter.done():
+        self._refusal = error
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
 
 
@@ -93,9 +104,7 @@ class Admission:
         self._on_refusal = on_refusal
         self._max_requests = max_requests
         self._max_tokens = max_tokens
-        # By API key, in the order of their turns; a key without tickets is not in it.
-        self._queues: dict[int, deque[Ticket]] = {}
-        self._n_tokens_waiting = 0
+        self._queue: FairQueue[Ticket] = FairQueue(max_requests, max_tokens)
         self._running: set[Ticket] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -103,18 +112,18 @@ class Admission:
     @property
     def n_waiting(self) -> int:
         """Sequences without a slot."""
-        return sum(map(len, list(self._queues.values())))
+        return len(self._queue)
 
     @property
     def n_tokens_waiting(self) -> int:
         """Prompt tokens of the sequences without a slot."""
-        return self._n_tokens_waiting
+        return self._queue.n_tokens
 
     @property
     def used(self) -> float:
         """Part of the queue's room that is taken, by requests or by tokens; 0 to 1."""
         by_requests = self.n_waiting / self._max_requests if self._max_requests else 0.0
-        by_tokens = self._n_tokens_waiting / self._max_tokens if self._max_tokens else 0.0
+        by_tokens = self.n_tokens_waiting / self._max_tokens if self._max_tokens else 0.0
         return min(1.0, max(by_requests, by_tokens))
 
     @property
@@ -125,7 +134,7 @@ class Admission:
     @property
     def is_idle(self) -> bool:
         """Nobody runs and nobody waits."""
-        return not self._running and not self._queues
+        return not self._running and not self._queue
 
     async def idle(self) -> None:
         """Wait until nobody runs and nobody waits."""
@@ -133,13 +142,9 @@ class Admission:
 
     def waiting(self) -> Iterator[Ticket]:
         """Those without a slot in the order of their turns, as if any slot would do."""
-        queues = [list(queue) for queue in self._queues.values()]
-        for i in range(max(map(len, queues), default=0)):
-            for queue in queues:
-                if i < len(queue):
-                    yield queue[i]
+        return self._queue.in_turn()
 
-    def check_room(self, n_sequences: int = 1) -> None:
+    def check_room(self, n_sequences: int = 1, *, client: Client = 0) -> None:
         """Before any work on a request of so many sequences.
 
         Raises: ApiError: 503 if they could not even wait now, 400 if they never could.
@@ -150,46 +155,54 @@ class Admission:
                 f"{self._max_requests} may wait (--max-queue-requests)",
                 param="prompt",
             )
-        n_waiting = self.n_waiting + max(0, n_sequences - self._n_free)
-        if n_waiting > self._max_requests:
-            raise self._full(f"{self.n_waiting} requests wait for a slot")
+        try:
+            self._queue.check_room(client, max(0, n_sequences - self._n_free))
+        except QueueFull as full:
+            raise self._full(full) from None
 
-    def _full(self, why: str) -> ApiError:
+    def _full(self, why: QueueFull) -> ApiError:
         self._on_refusal()
         return unavailable(f"the queue is full: {why}")
 
     def enter(
-        self, n_prompt_tokens: Sequence[int], *, key: int = 0, wanted: int = -1
+        self,
+        n_prompt_tokens: Sequence[int],
+        *,
+        client: Client = 0,
+        priority: int = 0,
+        wanted: int = -1,
     ) -> list[Ticket]:
-        """A ticket for each sequence of one request, all or none; `key`, `wanted` as in `Ticket`.
+        """A ticket for each sequence of one request, all or none; the rest as in `Request`.
 
         Raises: ApiError (503) if they do not fit in the queue.
         """
-        tickets = [Ticket(self, n_prompt, key, wanted) for n_prompt in n_prompt_tokens]
-        n_waiting = max(0, len(tickets) - self._n_free)
-        if n_waiting == 0 and wanted < 0 and not self._queues:  # nobody is to be asked
+        request = Request(client, priority, wanted)
+        tickets = [Ticket(self, request, n_prompt) for n_prompt in n_prompt_tokens]
+        n_at_once = self._n_at_once(request, len(tickets))
+        if n_at_once == len(tickets) and not self._queue:  # nobody is to be asked
             self._idle.clear()
+            self._queue.begin(tickets)
             for ticket in tickets:
                 self._run(ticket)
             return tickets
-        if n_waiting > 0:
-            n_requests = self.n_waiting + n_waiting
-            if n_requests > self._max_requests:
-                raise self._full(
-                    f"{n_requests} requests would wait, "
-                    f"{self._max_requests} may (--max-queue-requests)"
-                )
-            n_tokens = self._n_tokens_waiting + sum(n_prompt_tokens[-n_waiting:])
-            if 0 < self._max_tokens < n_tokens:
-                raise self._full(
-                    f"{n_tokens} prompt tokens would wait, "
-                    f"{self._max_tokens} may (--max-queue-tokens)"
-                )
+        try:
+            given_up = self._queue.make_room(client, n_prompt_tokens[n_at_once:])
+        except QueueFull as full:
+            raise self._full(full) from None
+        for other in given_up:
+            other.refuse(unavailable("the queue is full, and most of it was this client's"))
+        for _ in {other.request for other in given_up}:
+            self._on_refusal()
         self._idle.clear()
-        self._queues.setdefault(key, deque()).extend(tickets)
-        self._n_tokens_waiting += sum(n_prompt_tokens)
+        self._queue.add(tickets)
         self.grant_next()
         return tickets
+
+    def _n_at_once(self, request: Request, n: int) -> int:
+        """Of so many sequences those that need not wait; who waits now waits for other slots."""
+        if request.wanted < 0:
+            return min(n, self._n_free)
+        return 1 if self._n_free > 0 and self._may_have(request.wanted) else 0
 
     def refuse_waiting(self, error: ApiError) -> None:
         """End every wait with `error`."""
@@ -201,20 +214,21 @@ class Admission:
         if held_slot:
             self._running.remove(ticket)
             self.grant_next()
-        else:
-            self._take(ticket)
+        elif ticket.is_waiting:
+            self._queue.remove(ticket)
         if self.is_idle:
             self._idle.set()
+
+    def charge(self, ticket: Ticket, n_tokens: int) -> None:
+        """For `Ticket`."""
+        self._queue.charge(ticket.request.client, n_tokens)
 
     def grant_next(self) -> None:
         """Give the free slots to those whose turn it is."""
         while self._n_free > 0:
-            ticket = next(filter(self._may_run, self.waiting()), None)
+            ticket = self._queue.next(self._may_run)
             if ticket is None:
                 return
-            self._take(ticket)
-            if ticket.key in self._queues:  # the other keys' turn comes first
-                self._queues[ticket.key] = self._queues.pop(ticket.key)
             self._run(ticket)
 
     def _run(self, ticket: Ticket) -> None:
@@ -225,20 +239,17 @@ class Admission:
     def _n_free(self) -> int:
         return self._n_slots - len(self._running)
 
-    def _take(self, ticket: Ticket) -> None:
-        queue = self._queues[ticket.key]
-        queue.remove(ticket)
-        if not queue:
-            del self._queues[ticket.key]
-        self._n_tokens_waiting -= ticket.n_prompt
-
     def _may_run(self, ticket: Ticket) -> bool:
-        """False: the slot it must have is taken, or may be."""
-        if ticket.wanted < 0:
-            return True
-        slot = ticket.wanted % self._n_slots
+        return ticket.request.wanted < 0 or self._may_have(ticket.request.wanted)
+
+    def _may_have(self, wanted: int) -> bool:
+        """False: this slot is taken, or may be."""
+        slot = wanted % self._n_slots
         return not any(
             other.slot == slot
-            or (other.slot < 0 and (other.wanted < 0 or other.wanted % self._n_slots == slot))
+            or (
+                other.slot < 0
+                and (other.request.wanted < 0 or other.request.wanted % self._n_slots == slot)
+            )
             for other in self._running
         )

@@ -197,11 +197,12 @@ class Choice:
 
     def _note(self, events: "list[TokenEvent]") -> "list[TokenEvent]":
         if events and events[0].kind == _STARTED:
-            self.ticket.started(events[0].slot)
+            self.ticket.started(events[0].slot, events[0].n_cached)
             self._on_start(self, events[0])
         if events and events[-1].kind == _FINISHED:
             assert self._stream is not None
             self._is_drained = True
+            self.ticket.finished(events[-1].n_decoded)
             self.sequence_text.grammar_failure = self._stream.grammar_failure
         return events
 
@@ -223,6 +224,7 @@ class Choice:
         self._draining = asyncio.get_running_loop().create_task(self._drain(self._stream))
 
     async def _drain(self, stream: "TokenStream") -> None:
-        while await stream.read():
-            pass
+        while events := await stream.read():
+            if events[-1].kind == _FINISHED:
+                self.ticket.finished(events[-1].n_decoded)
         self.ticket.release()

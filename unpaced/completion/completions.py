@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from engine_ext import Histogram, client_key
+from engine_ext import Histogram, turn_taker
 from unpaced.completion.admission import Admission
 from unpaced.completion.choice import Choice
 from unpaced.completion.response import CompletionResponse
@@ -63,13 +63,20 @@ class Completions:
         `grammar`: wins over what the body asks for. `reasoning`: when the model's must end.
         `marks`: control tokens in these texts are written out in the answer.
         """
-        self.admission.check_room(count_prompts(body.prompt) * body.n_choices)
+        self.check_room(count_prompts(body.prompt) * body.n_choices)
         read = await read_request(self._host, body)
         compiled = await compile_request(
             self._host, read, grammar=grammar, reasoning=reasoning, marks=marks
         )
         choices = self._enter(compiled, arrived_us)
         return self._start(compiled, choices, writers)
+
+    def check_room(self, n_sequences: int = 1) -> None:
+        """Before any work on a request of so many sequences of the client at hand.
+
+        Raises: ApiError, as `Admission.check_room`.
+        """
+        self.admission.check_room(n_sequences, client=turn_taker.get())
 
     def _enter(self, compiled: CompiledRequest, arrived_us: int) -> list[Choice]:
         """Take places in the queue: `n_choices` for each prompt. Raises: ApiError."""
@@ -82,7 +89,8 @@ class Completions:
         ]
         tickets = self.admission.enter(
             [len(sequence.prompt) for sequence in sequences],
-            key=client_key.get(),
+            client=turn_taker.get(),
+            priority=body.priority or 0,
             wanted=-1 if body.id_slot is None else body.id_slot,
         )
         return [

@@ -56,6 +56,10 @@ _CHECKED_ELSEWHERE: Final[dict[str, Schema]] = {
         {"type": "array", "items": {"type": "object", "required": ["type"]}}
     ),
 }
+_EXPLAINED: Final = {
+    "priority": "vLLM's: of one client's requests that wait for a slot the lower one is earlier; "
+    "left out: 0; docs/slots.md has the rule",
+}
 _INTERNAL: Final = frozenset({"legacy_logprobs", "unknown_samplers"})
 """Set while a body is parsed, whatever it says."""
 
@@ -79,6 +83,8 @@ def _field(name: str, schema: Schema) -> Schema:
     if name in _CHECKED_ELSEWHERE:
         return _CHECKED_ELSEWHERE[name]
     kept = {key: value for key, value in schema.items() if key not in ("title", "default")}
+    if name in _EXPLAINED:
+        kept["description"] = _EXPLAINED[name]
     info = Settings.model_fields.get(name)
     if info is not None and "description" not in kept:
         option = option_of(info)

@@ -111,6 +111,7 @@ class QueuedRequest(BaseModel):
     position: int
     n_prompt_tokens: int
     id_slot: int
+    priority: int
     api_key_index: int
 
 

@@ -14,6 +14,11 @@ class ApiKeys:
         # Digests have one length, so that neither a key's length nor its beginning shows in time.
         self._digests = [sha256(key.encode()).digest() for key in keys]
 
+    @property
+    def are_asked_for(self) -> bool:
+        """Whether there are any."""
+        return bool(self._digests)
+
     def find(self, headers: Iterable[tuple[bytes, bytes]]) -> int | None:
         """Index of the key that the headers carry; None if they carry none that is known.
 

@@ -14,8 +14,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engine_ext import client_key
+from engine_ext import client_key, turn_taker
 from unpaced.http.api_keys import ApiKeys
+from unpaced.http.client_network import network_of
 from unpaced.http.cors import CorsPolicy
 from unpaced.http.errors import ApiError, error_response, unauthorized
 from unpaced.http.gate import Gate
@@ -133,9 +134,10 @@ class RequestMiddleware:
         if refusal is not None and not self._is_of_page(path):
             return refusal
         key = self._keys.find(scope["headers"])
-        # Whose request it is, for who shares slots fairly; 0 on public paths.
-        scope.setdefault("state", {})["api_key_index"] = key or 0
+        scope.setdefault("state", {})["api_key_index"] = key or 0  # 0 on public paths
         client_key.set(key or 0)
+        # Who shares slots fairly.
+        turn_taker.set(key or 0 if self._keys.are_asked_for else network_of(scope.get("client")))
         if key is None and path not in PUBLIC and not self._is_of_page(path):
             return unauthorized()
         if path in _COMPLETING and scope["method"] == "POST":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from engine_ext import BuildInfo, read_build_info
+from engine_ext import BuildInfo, read_build_info, turn_taker
 from unpaced.chat.templates import ChatTemplates
 from unpaced.completion.admission import Admission
 from unpaced.completion.completions import Completions
@@ -117,7 +117,7 @@ def create_app(
                 keys=ApiKeys(keys),
                 hosts=HostPolicy(settings, has_keys=bool(keys)),
                 cors=CorsPolicy(settings),
-                check_room=admission.check_room,
+                check_room=lambda: admission.check_room(client=turn_taker.get()),
                 awake=None if sleep is None else sleep.awake,
                 has_page=settings.ui and settings.path is None,
                 on_answered=metrics.answered,

@@ -28,7 +28,7 @@ async def chat_completions(request: Request) -> Response:
     from unpaced.writers.chat import ChatWriter
 
     completions, body = completions_of(request), await read_object(request)
-    completions.admission.check_room()
+    completions.check_room()
     compiled = await compile_chat(host_of(request), templates_of(request), body)
     return await run_chat(
         completions, compiled, ChatWriter, arrived_us=record_of(request.scope).started_us

@@ -27,7 +27,7 @@ async def messages(request: Request) -> Response:
 
     completions = completions_of(request)
     chat = chat_body_of_messages(await read_object(request))
-    completions.admission.check_room()
+    completions.check_room()
     host, templates = host_of(request), templates_of(request)
     # Its answers have nothing of what the client wrote.
     compiled = await compile_chat(host, templates, chat, repeats_prefill=False)

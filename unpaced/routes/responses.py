@@ -29,7 +29,7 @@ async def responses(request: Request) -> Response:
     completions = completions_of(request)
     body = await read_object(request)
     chat = chat_body_of_responses(body)
-    completions.admission.check_room()
+    completions.check_room()
     compiled = await compile_chat(host_of(request), templates_of(request), chat)
     writer = partial(ResponsesWriter, request=body)
     return await run_chat(

@@ -53,8 +53,10 @@ def _queue(admission: Admission) -> list[dict[str, Any]]:
         {
             "position": position,
             "n_prompt_tokens": ticket.n_prompt,
-            "id_slot": ticket.wanted,
-            "api_key_index": ticket.key,
+            "id_slot": ticket.request.wanted,
+            "priority": ticket.request.priority,
+            # Without keys a client is known by its address, which is nobody's business.
+            "api_key_index": client if isinstance(client := ticket.request.client, int) else 0,
         }
         for position, ticket in enumerate(admission.waiting(), 1)
     ]

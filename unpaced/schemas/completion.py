@@ -74,6 +74,8 @@ class CompletionBody(SamplingFields):
     n_discard: Annotated[int | None, Whole(0, INT32_MAX)] = None
     n_cache_reuse: Annotated[int | None, Whole(0, INT32_MAX)] = None
     id_slot: Annotated[int | None, Whole(-1, INT32_MAX)] = None
+    # vLLM's: of one client's requests that wait the lower one is earlier.
+    priority: Annotated[int | None, Whole(-(2**63), 2**63 - 1)] = None
     n_indent: Annotated[int | None, Whole(0, INT32_MAX)] = None
     t_max_predict_ms: Annotated[int | None, Whole(-1, 2**63 - 1)] = None
 

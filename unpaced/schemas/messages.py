@@ -18,6 +18,7 @@ PASSED: Final = frozenset(SamplingFields.model_fields) | {
     "stream",
     "cache_prompt",
     "id_slot",
+    "priority",
     "chat_template_kwargs",
     "sse_ping_interval",
     "reasoning_format",

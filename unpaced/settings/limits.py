@@ -18,7 +18,7 @@ class LimitSettings(OptionGroup):
         Field(ge=0),
         Option(
             ("--max-queue-requests",),
-            "completions that may wait for a slot; 503 beyond",
+            "completions that may wait for a slot, shared by the clients; 503 beyond",
             metavar="N",
         ),
     ] = 256
@@ -27,7 +27,7 @@ class LimitSettings(OptionGroup):
         Field(ge=0),
         Option(
             ("--max-queue-tokens",),
-            "prompt tokens that may wait for a slot; 503 beyond; 0: no limit",
+            "prompt tokens that may wait for a slot, shared likewise; 503 beyond; 0: no limit",
             metavar="N",
         ),
     ] = 1_048_576

@@ -55,6 +55,10 @@ class AsgiRequest:
         connection = Connection(self._write, lambda: None, lambda: False)
         self._scope["extensions"] = connection.to_extensions()
 
+    def come_from(self, host: str) -> None:
+        """The client has this address. Call it first."""
+        self._scope["client"] = (host, 1)
+
     def _write(self, chunk: bytes) -> bool:
         head, _, data = chunk.partition(b"\r\n")
         assert chunk.endswith(b"\r\n") and len(data) == int(head, 16) + 2 > 2

@@ -29,12 +29,12 @@ def release_in_turn(admission: Admission, tickets: list[Ticket]) -> list[int]:
     return order
 
 
-def test_api_keys_take_turns_and_within_a_key_the_first_comes_first() -> None:
+def test_clients_take_turns_and_of_each_the_first_comes_first() -> None:
     admission = Admission(n_slots=1, max_requests=100, max_tokens=0)
-    keys = [1, 1, 1, 1, 2, 2, 3, 1]
-    tickets = [admission.enter([1], key=key)[0] for key in keys]
+    clients = [1, 1, 1, 1, 2, 2, 3, 1]
+    tickets = [admission.enter([1], client=client)[0] for client in clients]
     waiting = [tickets.index(ticket) for ticket in admission.waiting()]
-    assert waiting == [1, 4, 6, 2, 5, 3, 7]
+    assert waiting == [4, 6, 1, 5, 2, 3, 7]
     assert release_in_turn(admission, tickets) == [0, *waiting]
     assert admission.is_idle
 
@@ -112,8 +112,8 @@ async def test_the_queue_is_shown_to_those_who_ask() -> None:
     asked = (await get(app, "/slots?queue=1").done()).json
     assert asked["slots"] == answer.json
     assert asked["queue"] == [
-        {"position": 1, "n_prompt_tokens": 4, "id_slot": -1, "api_key_index": 0},
-        {"position": 2, "n_prompt_tokens": 3, "id_slot": -1, "api_key_index": 0},
+        {"position": i, "n_prompt_tokens": n, "id_slot": -1, "priority": 0, "api_key_index": 0}
+        for i, n in ((1, 4), (2, 3))
     ]
     assert (await get(app, "/slots?fail_on_no_slot=1").done()).status == 503
     for number in (1, 2, 3):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from engine_ext import EngineBusy
-from engine_ext.threads.client import client_key
+from engine_ext.threads.client import turn_taker
 from engine_ext.threads.fair_threads import FairThreads
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +46,7 @@ async def test_clients_have_their_turns(threads: FairThreads) -> None:
     done: list[str] = []
 
     async def ask(client: int, name: str) -> None:
-        client_key.set(client)
+        turn_taker.set(client)
         await threads.run(lambda: done.append(name))
 
     async with asyncio.TaskGroup() as group:
@@ -64,7 +64,7 @@ async def test_so_many_of_one_client_may_wait(threads: FairThreads) -> None:
     await asyncio.sleep(0)
     with pytest.raises(EngineBusy, match="3 requests wait"):
         await threads.run(lambda: 1)
-    client_key.set(5)
+    turn_taker.set(5)
     other = asyncio.create_task(threads.run(lambda: 2))
     await asyncio.sleep(0)
     waiting[0].cancel()  # its place is free again
