@@ -37,6 +37,7 @@ void bind_token_event(nb::module_& m) {
       .def_prop_ro("n_processed", [](const E& e) { return e.record.prompt.n_processed; })
       .def_prop_ro("n_idle_saved", [](const E& e) { return e.record.prompt.n_idle_saved; })
       .def_prop_ro("updated_cache", [](const E& e) { return e.record.prompt.updated_cache != 0; })
+      .def_prop_ro("copy_us", [](const E& e) { return e.record.prompt.copy_us; })
       .def_prop_ro("n_shifts",
                    [](const E& e) {
                      return e.record.kind == EventKind::kFinished ? e.record.finished.n_shifts
@@ -49,6 +50,7 @@ void bind_token_event(nb::module_& m) {
                    })
       .def_prop_ro("status", [](const E& e) { return e.record.finished.status; })
       .def_prop_ro("cut_line", [](const E& e) { return e.record.finished.cut_line; })
+      .def_prop_ro("cells_us", [](const E& e) { return e.record.finished.cells_us; })
       .def_prop_ro("top_logprobs", &alternatives_of,
                    nb::sig("def top_logprobs(self) -> list[tuple[int, float]]"));
 }

@@ -170,6 +170,7 @@ void DecodeThread::begin(const SlotChoice& choice, RequestSpec* spec) noexcept {
   slot.n_shifts = 0;
   slot.next_token = -1;
   slot.next_sequence_number = 0;
+  slot.waits = {.begin_us = steady_us()};
   counters_.n_requests_started.add(1);
   if (is_lost_) {
     publisher_.finished(slot, FinishReason::kException);
@@ -188,6 +189,7 @@ void DecodeThread::seat_ready() noexcept {
   while (const auto ready = keeper_.next_ready()) {
     Slot& slot = *ready->slot;
     slot.phase = SlotPhase::kPrefill;
+    slot.waits.copy_us = steady_us() - slot.waits.begin_us;
     slot.is_throwaway = !slot.spec->cache_prompt;
     guard(
         [&] {

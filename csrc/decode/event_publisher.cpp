@@ -2,8 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace unpaced {
+namespace {
+
+std::uint32_t saturated(std::int64_t us) noexcept {
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(us, 0, kMost));
+}
+
+}  // namespace
 
 std::int64_t steady_us() noexcept {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -48,7 +57,8 @@ void EventPublisher::started(Slot& slot, std::int32_t n_cached, const Takeover& 
                   .n_cached = n_cached,
                   .n_processed = n_cached,
                   .n_idle_saved = takeover.n_idle,
-                  .updated_cache = takeover.updated ? 1 : 0};
+                  .updated_cache = takeover.updated ? 1 : 0,
+                  .copy_us = saturated(slot.waits.copy_us)};
   push(event);
 }
 
@@ -58,7 +68,8 @@ void EventPublisher::prefilled(Slot& slot, std::int32_t n_cached) noexcept {
                   .n_cached = n_cached,
                   .n_processed = slot.n_cells(),
                   .n_idle_saved = 0,
-                  .updated_cache = 0};
+                  .updated_cache = 0,
+                  .copy_us = 0};
   push(event);
 }
 
@@ -94,11 +105,15 @@ void EventPublisher::logprobs(Slot& slot, const TokenLogprob* pairs, std::int32_
 void EventPublisher::finished(Slot& slot, FinishReason reason, std::int32_t status) noexcept {
   TokenEvent event = make(slot, EventKind::kFinished);
   event.finish_reason = reason;
+  const SlotWaits& waits = slot.waits;
+  const std::int64_t cells_us =
+      waits.cells_us + (waits.cells_since_us > 0 ? event.t_us - waits.cells_since_us : 0);
   event.finished = {.n_decoded = slot.n_decoded,
                     .n_cells = slot.n_cells(),
                     .status = status,
                     .n_shifts = slot.n_shifts,
-                    .cut_line = slot.spec->limits.cut_line()};
+                    .cut_line = slot.spec->limits.cut_line(),
+                    .cells_us = saturated(cells_us)};
   counters_.n_requests_finished.add(1);
   if (reason == FinishReason::kCancelled) counters_.n_requests_cancelled.add(1);
   if (is_error(reason)) counters_.n_requests_failed.add(1);
@@ -124,7 +139,8 @@ void EventPublisher::refused(RequestSpec* spec, FinishReason reason) noexcept {
   event.t_us = steady_us();
   event.kind = EventKind::kFinished;
   event.finish_reason = reason;
-  event.finished = {.n_decoded = 0, .n_cells = 0, .status = 0, .n_shifts = 0, .cut_line = -1};
+  event.finished = {
+      .n_decoded = 0, .n_cells = 0, .status = 0, .n_shifts = 0, .cut_line = -1, .cells_us = 0};
   counters_.n_requests_finished.add(1);
   if (reason == FinishReason::kCancelled) counters_.n_requests_cancelled.add(1);
   push(event);

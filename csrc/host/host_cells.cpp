@@ -2,9 +2,22 @@
 // are too few.
 #include <algorithm>
 
+#include "decode/event_publisher.h"
 #include "host/host_stepper.h"
 
 namespace unpaced {
+namespace {
+
+// Looks at the clock only where a wait begins or ends.
+void note_wait(SlotWaits& waits, bool is_waiting) noexcept {
+  const bool was_waiting = waits.cells_since_us > 0;
+  if (is_waiting == was_waiting) return;
+  const std::int64_t now_us = steady_us();
+  if (was_waiting) waits.cells_us += now_us - waits.cells_since_us;
+  waits.cells_since_us = is_waiting ? now_us : 0;
+}
+
+}  // namespace
 
 CellClaim HostStepper::claim_of(const Slot& slot) noexcept {
   // What a slot action moves stays until it is done: a request waits for its cells.
@@ -41,6 +54,7 @@ void HostStepper::allot(std::span<Slot> slots) {
     const bool waits = !claim.goes && claim.kind != CellClaim::Kind::kStill;
     if (waits && !prefill_of(slot).waits) counters_.n_cell_waits.add(1);
     prefill_of(slot).waits = waits;
+    note_wait(slot.waits, waits);
   }
 }
 

@@ -83,18 +83,21 @@ struct alignas(64) TokenEvent {
       // kStarted: what became of the slots' contents, see Takeover.
       std::int32_t n_idle_saved;
       std::int32_t updated_cache;
-    } prompt;  // kStarted, kPrefill
+      std::uint32_t
+          copy_us;  // kStarted: it waited in its slot for states to be copied, at most 71 min
+    } prompt;       // kStarted, kPrefill
     struct {
       std::int32_t n_pairs;
       TokenLogprob pair[kPairsPerEvent];
     } logprobs;  // kLogprobs
     struct {
       std::int32_t n_decoded;
-      std::int32_t n_cells;   // tokens the slot's KV holds
-      std::int32_t status;    // kDecodeFailed: llama_decode's return value
-      std::int32_t n_shifts;  // context shifts: the beginning is no longer in the KV
-      std::int32_t cut_line;  // see TextLimits; -1: the whole text counts
-    } finished;               // kFinished
+      std::int32_t n_cells;    // tokens the slot's KV holds
+      std::int32_t status;     // kDecodeFailed: llama_decode's return value
+      std::int32_t n_shifts;   // context shifts: the beginning is no longer in the KV
+      std::int32_t cut_line;   // see TextLimits; -1: the whole text counts
+      std::uint32_t cells_us;  // it waited for cells that others held, at most 71 min
+    } finished;                // kFinished
   };
 };
 static_assert(sizeof(Command) == 64 && std::is_trivially_copyable_v<Command>);

@@ -21,6 +21,14 @@ enum class SlotPhase : std::uint8_t {
 // What a slot action that takes several turns does with a slot meanwhile.
 enum class SlotMove : std::uint8_t { kNone = 0, kOut, kIn };
 
+// How long a request has waited since it has its slot.
+struct SlotWaits {
+  std::int64_t begin_us = 0;        // steady clock: when it got the slot
+  std::int64_t copy_us = 0;         // until what others left there was out of its way
+  std::int64_t cells_us = 0;        // for cells, before cells_since_us
+  std::int64_t cells_since_us = 0;  // steady clock; 0: it waits for none
+};
+
 struct Slot {
   std::int32_t id = 0;
   // The llama.cpp sequence that holds its cells: at first its id, another one where a CellStore has
@@ -42,6 +50,7 @@ struct Slot {
   TokenId next_token = -1;
   std::int32_t n_shifts = 0;  // context shifts of this request
   std::uint32_t next_sequence_number = 0;
+  SlotWaits waits;  // of this request
   // Step at which the last request ended: the longest idle slot is taken first.
   std::uint64_t last_used_step = 0;
 

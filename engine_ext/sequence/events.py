@@ -7,10 +7,12 @@ class EventKind(IntEnum):
     """What a `TokenEvent` says."""
 
     STARTED = 0
-    """The request has its slot; `n_prompt`, `n_cached`, `n_idle_saved`, `updated_cache` are known.
+    """The request has its slot; `n_prompt`, `n_cached`, `n_idle_saved`, `updated_cache`, `copy_us`
+    are known.
 
     `n_idle_saved`: idle slots whose state went to host memory; `updated_cache`: this slot's did, or
-    was looked for there.
+    was looked for there; `copy_us`: microseconds for which it has waited in the slot until states
+    were copied.
     """
     PREFILL = 1
     """A prefill chunk is done: `n_processed` of `n_prompt` tokens are in the KV."""
@@ -26,7 +28,7 @@ class EventKind(IntEnum):
     FINISHED = 5
     """Last event of a request: `finish_reason`, `n_decoded`, `n_cells`, `status`, `n_shifts`,
     `cut_line`: of the text's lines, counted from 0, the one that is cut off after its indentation;
-    -1: none is.
+    -1: none is; `cells_us`: microseconds for which it has waited for cells that others held.
 
     It is also the only event of a slot action.
     """

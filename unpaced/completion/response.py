@@ -61,10 +61,13 @@ class CompletionResponse(Response):
             "n_cached": sum(t.n_cached for t in timings),
             "n_decoded": sum(t.n_decoded for t in timings),
             "stop": first.sequence_text.stop_type,
+            # What it waited for: of several choices the one that waited longest.
+            "queue_ms": _ms(max(choice.ticket.waited_us for choice in self.choices)),
+            "copy_ms": _ms(max(t.copy_us for t in timings)),
+            "cells_ms": _ms(max(t.cells_us for t in timings)),
         }
         if timings[0].first_token_us:
-            wait_us = timings[0].first_token_us - first.arrived_us
-            entry["ttft_ms"] = round(wait_us / 1e3, 1)
+            entry["ttft_ms"] = _ms(timings[0].first_token_us - first.arrived_us)
         return entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,6 +118,10 @@ class CompletionResponse(Response):
             word = writer.sequence_text.stopping_word
             tokens = await self._host.engine.tokenize(word, add_special=False, parse_special=False)
             writer.drop_probs(len(tokens))
+
+
+def _ms(us: int) -> float:
+    return round(us / 1e3, 1)
 
 
 async def _run_all(choices: Sequence[Choice]) -> None:

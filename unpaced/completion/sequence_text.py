@@ -126,14 +126,17 @@ class SequenceText:
         if kind == _STARTED:
             self.slot = event.slot
             self._timings.start_us = event.t_us
+            self._timings.copy_us = event.copy_us
             self._timings.n_prompt = event.n_prompt
             self._timings.n_cached = self._timings.n_processed = event.n_cached
         elif kind == _PREFILL:
             self._timings.n_cached = event.n_cached  # less, where another request needed the cells
             self._timings.n_processed = event.n_processed
             self._timings.prompt_us = event.t_us
-        elif kind == _FINISHED and not self.is_over:
-            self._take_finish(FinishReason(event.finish_reason), event)
+        elif kind == _FINISHED:
+            self._timings.cells_us = event.cells_us
+            if not self.is_over:
+                self._take_finish(FinishReason(event.finish_reason), event)
         return None
 
     def finish_text(self) -> str:

@@ -23,6 +23,10 @@ class Timings:
     n_processed: int = 0
     """Prompt tokens in the KV so far, cached ones included."""
     n_decoded: int = 0
+    copy_us: int = 0
+    """How long it waited in its slot for states to be copied, before `start_us`."""
+    cells_us: int = 0
+    """How long it waited for KV cells that others held, after `start_us`."""
 
     @property
     def prompt_ms(self) -> float:

@@ -1,5 +1,6 @@
 """Slots of a real server: the prompt cache in all its forms, context shift, files."""
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -257,6 +258,10 @@ def test_prompts_of_more_than_half_the_context_wait_for_one_another() -> None:
             )
         assert server.metric("unpaced_kv_waits_total") >= 3
         assert server.metric("unpaced_kv_cells_yielded_total") == 0
+        # The log lines of the completions say so.
+        waited = re.findall(r"cells_ms=([0-9.]+)", server.log.read_text())
+        assert len(waited) == 16
+        assert sum(float(ms) > 0 for ms in waited) >= 3
         # And with what is reused: prompts that hold cells while they wait.
         for answer in ask_all(server, bodies * 2):
             assert answer["timings"]["predicted_n"] == 24

@@ -58,8 +58,10 @@ class FakeEvent:
     n_shifts: int = 0
     n_idle_saved: int = 0
     updated_cache: bool = False
+    copy_us: int = 0
     status: int = 0
     cut_line: int = -1
+    cells_us: int = 0
     top_logprobs: list[tuple[int, float]] = field(default_factory=list)
 
 
@@ -74,6 +76,7 @@ class FakeSequence:
         self.n_reasoning_ended = 0
         self.n_decoded = 0
         self.n_cached = 0
+        self.copy_us = self.cells_us = 0  # what it says it has waited for
         self.n_framed = 0  # tokens that were no events
         self._framed: tuple[TokenFrames, Callable[[], None]] | None = None
         self.stream = TokenStream(
@@ -86,7 +89,11 @@ class FakeSequence:
     def start(self, n_cached: int = 0) -> None:
         n_prompt = len(self.request.prompt)
         self.n_cached = n_cached
-        self._push(FakeEvent(kind=EventKind.STARTED, n_prompt=n_prompt, n_cached=n_cached))
+        self._push(
+            FakeEvent(
+                kind=EventKind.STARTED, n_prompt=n_prompt, n_cached=n_cached, copy_us=self.copy_us
+            )
+        )
 
     def frame(self, request_id: int, frames: TokenFrames, listener: Callable[[], None]) -> None:
         """As the native engine."""
@@ -147,6 +154,7 @@ class FakeSequence:
                 n_cells=self._n_cells(),
                 status=status,
                 cut_line=cut_line,
+                cells_us=self.cells_us,
             )
         )
 

@@ -1,5 +1,6 @@
 """The log: lines of one form, none of a client's text, and what happens where nobody reads."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ import pytest
 import structlog
 
 from engine_ext.base.native_log import LogTarget
-from tests.support.scripted.asgi_client import post
+from tests.support.scripted.asgi_client import post, turns
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
 from unpaced.process.logs import configure_logs
@@ -105,3 +106,26 @@ async def test_a_log_line_has_figures_and_none_of_the_clients_text(
     assert (first["request_id"], first["status"], first["path"]) == ("id-1", 200, "/v1/completions")
     assert (first["n_prompt"], first["n_decoded"]) == (14, 3)
     assert first["duration_ms"] >= first["ttft_ms"] >= 0
+    assert (first["queue_ms"], first["copy_ms"], first["cells_ms"]) == (0, 0, 0)
+
+
+@pytest.mark.anyio
+async def test_the_log_line_says_what_a_request_waited_for(log_lines: Lines) -> None:
+    engine = FakeEngine()
+    app = make_app(engine)
+    first = post(app, "/completion", {"prompt": "a"})
+    sequence = await engine.submitted()
+    second = post(app, "/completion", {"prompt": ["b", "c"]})
+    await turns(50)
+    await asyncio.sleep(0.01)  # what the second one waits at least
+    sequence.play(b"x")
+    await first.done()
+    for number, copy_us, cells_us in ((2, 2_500, 700), (3, 1_000, 4_200)):
+        sequence = await engine.submitted(number)
+        sequence.copy_us, sequence.cells_us = copy_us, cells_us
+        sequence.play(b"x")
+    await second.done()
+    before, after = (json.loads(line) for line in log_lines.text.splitlines())
+    assert before["queue_ms"] < after["queue_ms"] <= after["ttft_ms"] <= after["duration_ms"]
+    assert after["queue_ms"] >= 10
+    assert (after["copy_ms"], after["cells_ms"]) == (2.5, 4.2)  # of several the longest

@@ -1,5 +1,6 @@
 // Slots of a real model that share fewer cells than they need: everyone waits its turn, nobody
 // fails.
+#include <algorithm>
 #include <array>
 
 #include "check.h"
@@ -65,6 +66,9 @@ std::array<std::uint64_t, 2> run(std::int32_t n_slots, const std::vector<Shape>&
     CHECK(equal_up_to_a_tie(alone.front.events(expected), together.front.events(ids[i])));
   }
   const auto& counters = together.front.thread().counters();
+  const bool has_waited = std::ranges::any_of(
+      ids, [&](RequestId id) { return together.front.events(id).back().finished.cells_us > 0; });
+  CHECK_EQ(has_waited, counters.n_cell_waits.get() > 0);
   CHECK_EQ(counters.n_requests_failed.get(), 0U);
   return {counters.n_cell_waits.get(), counters.n_cells_yielded.get()};
 }
