@@ -132,6 +132,8 @@ llama_context_params make_context_params(const EngineConfig& config, const llama
   const std::uint32_t n_sequences = params.n_seq_max + static_cast<std::uint32_t>(n_parked);
   if (n_parked > 0 && n_sequences <= params.n_ubatch) {
     params.n_seq_max = n_sequences;
+    // llama.cpp has a row of logits ready for each of them, and ends the process if that are more.
+    params.n_outputs_max = std::max(params.n_outputs_max, n_sequences);
     params.kv_unified = true;
   }
   apply_context_options(config.options, params);
