@@ -24,6 +24,7 @@ class DirectStream:
         self._pings = pings
         self._progress = progress
         self._left: asyncio.Future[None]
+        self._is_behind = False
 
     async def send(self) -> None:
         """Submit the choice and send its whole stream. Raises: ApiError if it fails before."""
@@ -33,7 +34,9 @@ class DirectStream:
         await send(head_message())
         writer.precompute()
         while not sequence_text.is_over:
-            await send(body_message(frames))
+            if frames or self._is_behind:
+                await send(body_message(frames))  # waits for a client that is behind
+                self._is_behind = False
             await self._keep_up()
             frames = b""
         choice.close()
@@ -60,8 +63,8 @@ class DirectStream:
             if frames:
                 # Before the end is made, which would keep a short answer's first token waiting.
                 self._pings.sent_at = time.monotonic()
-            is_behind = bool(frames) and not self._write(as_chunk(frames))
-            if is_behind or self._choice.sequence_text.is_over:
+                self._is_behind = not self._write(as_chunk(frames))
+            if self._is_behind or self._choice.sequence_text.is_over:
                 self._leave()
                 return
             self._choice.frame(self._on_framed)
@@ -76,6 +79,7 @@ class DirectStream:
             # With a request's end they have gone out together.
             chunk = framing.frames.take_chunk() if framing is not None else b""
             if chunk and not self._write(chunk):
+                self._is_behind = True
                 self._leave()
         except Exception as error:
             self._fail(error)

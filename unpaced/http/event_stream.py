@@ -40,7 +40,8 @@ class Pings:
     """A stream's `send`, which pings the client while the stream is silent.
 
     Pings come after the first message and before the last. It looks at time stamps that the stream
-    and its frames keep, instead of arming a timer for every send: no cost on the token path.
+    and its frames keep, instead of arming a timer for every send: no cost on the token path. A task
+    runs only while it pings: a stream that is never silent costs a timer.
     `ping_s` <= 0: no pings. Always `stop` it.
     """
 
@@ -49,7 +50,9 @@ class Pings:
         self._ping = ping
         self._ping_s = ping_s
         self._is_sending = False
-        self._task: asyncio.Task[None] | None = None
+        self._period_s = max(0.02, ping_s / 4)
+        self._timer: asyncio.TimerHandle | None = None  # None: nothing has been sent
+        self._pinging: asyncio.Task[None] | None = None
         self.sent_at = 0.0
         """On `time.monotonic`; for who writes to the connection past `send`."""
         self.frames: TokenFrames | None = None
@@ -57,8 +60,8 @@ class Pings:
 
     async def send(self, message: Message) -> None:
         """Send as ASGI's `send` does: it waits for a client that is behind."""
-        if self._task is None and self._ping_s > 0:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        if self._timer is None and self._ping_s > 0:
+            self._look_later()
         elif message["type"] == "http.response.body" and not message.get("more_body"):
             self.stop()
         self._is_sending, self.sent_at = True, time.monotonic()
@@ -67,17 +70,25 @@ class Pings:
 
     def stop(self) -> None:
         """Ping no more. Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._pinging is not None:
+            self._pinging.cancel()
 
-    async def _run(self) -> None:
-        period = max(0.02, self._ping_s / 4)
-        while True:
-            await asyncio.sleep(period)
-            now = time.monotonic()
-            if not self._is_sending and now - self._last_sent() >= self._ping_s - period / 2:
-                self.sent_at = now
-                await self._send(body_message(self._ping))
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._period_s, self._look)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if self._is_sending or now - self._last_sent() < self._ping_s - self._period_s / 2:
+            self._look_later()
+            return
+        self.sent_at = now
+        self._pinging = asyncio.get_running_loop().create_task(self._send_ping())
+
+    async def _send_ping(self) -> None:
+        await self._send(body_message(self._ping))
+        self._look_later()
 
     def _last_sent(self) -> float:
         if self.frames is None:

@@ -7,11 +7,13 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from engine_ext import RANDOM_SEED, SamplingParams
 from unpaced.grammar.spec import GrammarSpec, trigger_json
 from unpaced.schemas.lora import Scales, scales_to_json
+
+_F32: Final = struct.Struct("f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,4 +129,4 @@ class EffectiveParams:
 
 def _f32(value: float) -> float:
     """The 32-bit float that the engine uses, as llama-server prints it."""
-    return float(struct.unpack("f", struct.pack("f", value))[0])
+    return float(_F32.unpack(_F32.pack(value))[0])
