@@ -35,16 +35,21 @@ def post_json(port: int, path: str, body: dict[str, Any]) -> bytes:
         return connection.getresponse().read()
 
 
+def completion_request(body: dict[str, Any]) -> bytes:
+    """The bytes of a POST /completion with `stream` that closes its connection."""
+    payload = json.dumps({**body, "stream": True}).encode()
+    return (
+        b"POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(payload)
+    ) + payload
+
+
 def stream_completion(port: int, body: dict[str, Any]) -> StreamTiming:
     """POST /completion with `stream` on 127.0.0.1:`port` and read it to the end.
 
     Raises: RuntimeError for a status other than 200 or a broken stream.
     """
-    payload = json.dumps({**body, "stream": True}).encode()
-    request = (
-        b"POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(payload)
-    ) + payload
+    request = completion_request(body)
     reads: list[tuple[float, bytes]] = []
     with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -52,12 +57,16 @@ def stream_completion(port: int, body: dict[str, Any]) -> StreamTiming:
         connection.sendall(request)
         while chunk := connection.recv(1 << 20):
             reads.append((time.perf_counter() - sent, chunk))
+    return timing_of(reads)
+
+
+def timing_of(reads: list[tuple[float, bytes]]) -> StreamTiming:
+    """From what was read when, in seconds since the request was sent.
+
+    Raises: RuntimeError for a status other than 200 or a broken stream.
+    """
     if not reads or not reads[0][1].startswith(b"HTTP/1.1 200"):
         raise RuntimeError(f"no stream: {b''.join(chunk for _, chunk in reads)[:500]!r}")
-    return _timing(reads)
-
-
-def _timing(reads: list[tuple[float, bytes]]) -> StreamTiming:
     # Frames may be cut by reads: count each where its end arrives.
     arrivals: list[float] = []
     text = b""
