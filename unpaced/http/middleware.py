@@ -22,6 +22,7 @@ from unpaced.http.errors import ApiError, error_response, unauthorized
 from unpaced.http.gate import Gate
 from unpaced.http.hosts import HostPolicy
 from unpaced.http.request_record import RequestRecord, open_record
+from unpaced.http.trace_ids import TraceIds
 
 # Answered in every phase.
 ALWAYS: Final = frozenset(
@@ -48,7 +49,8 @@ class RequestMiddleware:
     `prefix`: what every path begins with. `check_room` raises the ApiError of a completion that
     could not even wait. `awake`: the model is there inside; None: it always is. `has_page`: / and
     what is below PAGE_FOLDER are this server's page, not a folder of the user's. `on_answered` gets
-    a route's template and the status, `on_concluded` the whole request; None: nobody asks.
+    a route's template and the status, `on_concluded` the whole request, and says which trace it
+    belongs to; None: nobody asks.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class RequestMiddleware:
         awake: Callable[[], AbstractAsyncContextManager[None]] | None,
         has_page: bool,
         on_answered: Callable[[str, int], None],
-        on_concluded: Callable[[Scope, RequestRecord], None] | None = None,
+        on_concluded: Callable[[Scope, RequestRecord], TraceIds | None] | None = None,
     ) -> None:
         self._app = app
         self._gate = gate
@@ -155,7 +157,9 @@ class RequestMiddleware:
         template = getattr(route, "path", _OTHER)
         self._on_answered(template, record.status)
         if self._on_concluded is not None:
-            self._on_concluded(scope, record)
+            record.trace = self._on_concluded(scope, record)
+        else:
+            record.trace = TraceIds.of_headers(scope["headers"])
         # Probes and scrapes come every few seconds and say nothing.
         quiet = scope["method"] == "GET" and record.status < 400
         level = self._log.debug if quiet else self._log.info

@@ -9,6 +9,8 @@ from typing import Any, Final, Protocol
 
 from starlette.types import Scope
 
+from unpaced.http.trace_ids import TraceIds
+
 _KEY: Final = "unpaced.record"
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 _N_NAMES_SHOWN: Final = 16
@@ -33,6 +35,8 @@ class RequestRecord:
     status: int = 0
     aborted: str = ""
     work: Work | None = None
+    trace: TraceIds | None = None
+    """Its span with --traces, else the client's by `traceparent`; known when it is over."""
     unknown_samplers: Sequence[str] = ()
     """What `samplers` named and was left out."""
     _made_id: str = ""
@@ -57,6 +61,8 @@ class RequestRecord:
             entry["n_unknown_samplers"] = len(self.unknown_samplers)
         if self.work is not None:
             entry |= self.work.to_log()
+        if self.trace is not None:
+            entry |= self.trace._asdict()
         return entry | {"request_id": self.request_id}
 
     def to_headers(self) -> list[tuple[bytes, bytes]]:

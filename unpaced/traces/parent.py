@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.propagate import extract
-from opentelemetry.trace import NonRecordingSpan, SpanContext
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext
+
+from unpaced.http.trace_ids import TraceIds
 
 
 def parent_of(headers: Iterable[tuple[bytes, bytes]]) -> Context:
@@ -21,3 +23,11 @@ def parent_of(headers: Iterable[tuple[bytes, bytes]]) -> Context:
         return Context()
     ids = SpanContext(told.trace_id, told.span_id, is_remote=True, trace_flags=told.trace_flags)
     return trace.set_span_in_context(NonRecordingSpan(ids), Context())
+
+
+def ids_of(span: Span) -> TraceIds | None:
+    """What a log line says of a span; None: there is none."""
+    context = span.get_span_context()
+    if not context.is_valid:
+        return None
+    return TraceIds(trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id))

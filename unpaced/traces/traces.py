@@ -22,9 +22,10 @@ from starlette.types import Scope
 
 from unpaced.completion.response import CompletionResponse
 from unpaced.http.request_record import RequestRecord
+from unpaced.http.trace_ids import TraceIds
 from unpaced.traces.attributes import completion_attributes, finish_reason, first_token_us
 from unpaced.traces.export import BoundedProcessor, CountingExporter, SpanCollector
-from unpaced.traces.parent import parent_of
+from unpaced.traces.parent import ids_of, parent_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -51,10 +52,14 @@ class Traces:
         self._tracer = self._provider.get_tracer("unpaced", version)
         SpanCollector(registry, exporter, processor)
 
-    def conclude(self, scope: Scope, record: RequestRecord) -> None:
-        """A request is over: make its spans. Probes and pages that went well have none."""
+    def conclude(self, scope: Scope, record: RequestRecord) -> TraceIds | None:
+        """A request is over: make its spans. Probes and pages that went well have none.
+
+        Returns: the request's span, or the client's where the request has none.
+        """
+        parent = parent_of(scope["headers"])
         if scope["method"] == "GET" and record.status < 400:
-            return
+            return ids_of(trace.get_current_span(parent))
         clock = _Clock()
         route = getattr(scope.get("route"), "path", "other")
         attributes: dict[str, Any] = {
@@ -70,7 +75,7 @@ class Traces:
             attributes["unpaced.aborted"] = record.aborted
         span = self._tracer.start_span(
             f"{attributes['http.request.method']} {route}",
-            context=parent_of(scope["headers"]),
+            context=parent,
             kind=SpanKind.SERVER,
             attributes=attributes,
             start_time=clock.ns(record.started_us),
@@ -85,6 +90,7 @@ class Traces:
                 for index, choice in enumerate(work.choices):
                     self._phases(trace.set_span_in_context(span), clock, index, choice)
         span.end(clock.now_ns)
+        return ids_of(span)
 
     def _phases(self, parent: Context, clock: "_Clock", index: int, choice: "Choice") -> None:
         timings, arrived_us = choice.sequence_text.timings, choice.arrived_us

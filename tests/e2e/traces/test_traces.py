@@ -1,5 +1,6 @@
 """--traces: spans of a real server's requests, as a collector gets them over OTLP."""
 
+import json
 import os
 import signal
 import subprocess
@@ -159,6 +160,39 @@ def test_a_collector_that_hangs_or_is_gone_costs_spans_alone() -> None:
         server.complete(prompt="x", n_predict=2, ignore_eos=True)
         server.until(lambda: n_spans(server, "lost") == 4, 20)
         server.complete(prompt="x", n_predict=2, ignore_eos=True)
+
+
+def lines_of_requests(server: Server) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    return [line for line in lines if line["event"] == "request"]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_log_line_leads_to_its_trace(is_on: bool) -> None:
+    with receiving() as receiver:
+        flags = ("-c", "512", "--log-jsonl", *(["--traces"] if is_on else []))
+        with serving(*flags, env=env_for(receiver)) as server:
+            server.complete(prompt="x", n_predict=1)
+            server.client.headers |= {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "a=b"}
+            server.complete(prompt="x", n_predict=1)
+            assert server.client.get("/nowhere").status_code == 404
+            # A good GET has no span: with it the client's is told.
+            assert server.client.get("/v1/models").status_code == 200
+            server.client.headers["traceparent"] = f"00-{TRACE}-{SPAN}-01 and more"
+            server.complete(prompt="x", n_predict=1)
+            server.until(lambda: len(lines_of_requests(server)) == 4)
+            alone, joined, lost, wrong = lines_of_requests(server)
+        roots = {(s.trace_id.hex(), s.span_id.hex()) for s in receiver.spans if s.kind == 2}
+    assert not any("a=b" in str(line) for line in (alone, joined, lost, wrong))
+    if is_on:
+        told = [(line["trace_id"], line["span_id"]) for line in (alone, joined, lost, wrong)]
+        assert set(told) == roots and len(roots) == 4
+        assert [trace == TRACE for trace, _ in told] == [False, True, True, False]
+    else:
+        assert joined["trace_id"] == lost["trace_id"] == TRACE
+        assert joined["span_id"] == lost["span_id"] == SPAN
+        assert all("trace_id" not in line and "span_id" not in line for line in (alone, wrong))
+        assert receiver.spans == []
 
 
 def test_off_it_is_not_even_imported() -> None:
