@@ -12,11 +12,12 @@ WORKDIR /build
 
 # Two environments: /opt/build has the tools and is left behind, /opt/unpaced is copied into the image.
 # The secret is a pip.conf for those who need one (a mirror, a proxy); it is mounted, never written.
-COPY requirements-build.lock requirements.lock ./
+COPY requirements-build.lock requirements.lock requirements-otel.lock ./
 RUN python -m venv /opt/build && python -m venv --without-pip /opt/unpaced
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/build/bin/pip install --no-deps --require-hashes -r requirements-build.lock \
- && /opt/build/bin/pip --python /opt/unpaced/bin/python install --no-deps --require-hashes -r requirements.lock
+ && /opt/build/bin/pip --python /opt/unpaced/bin/python install --no-deps --require-hashes \
+      -r requirements.lock -r requirements-otel.lock
 
 # What a CUDA build loads, and what compiles it: NVIDIA's packages, by hash. Not their headers and static libraries.
 ARG PROFILE=cpu-portable

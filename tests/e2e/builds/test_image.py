@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.traces.otlp_receiver import receiving
 from tests.support.hub import serving_hub
 from tests.support.image import (
     PROFILE,
@@ -58,6 +59,19 @@ def test_it_serves_locked_down_as_anybody_and_ends_with_status_0() -> None:
         assert answer["content"].strip()
         assert f'profile="{PROFILE}"' in container.client.get("/metrics").text
         assert container.stop() == 0
+
+
+def test_it_can_send_traces() -> None:
+    with receiving() as receiver:
+        told = {"UNPACED_TRACES": "1", "OTEL_BSP_SCHEDULE_DELAY": "100"}
+        told["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver.url
+        options = [word for item in told.items() for word in ("--env", "=".join(item))]
+        with running("serve", *NO_GPU, options=(*LOCKED, *options)) as container:
+            container.wait_healthy()
+            answer = container.client.post("/completion", json={"prompt": "x", "n_predict": 2})
+            assert answer.status_code == 200
+            spans = {span.name for span in receiver.wait(4)}
+            assert spans == {"POST /completion", "queue", "prefill", "decode"}
 
 
 def test_nobody_needs_to_be_told_who_it_runs_as() -> None:

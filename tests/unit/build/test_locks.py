@@ -1,4 +1,4 @@
-"""The lock files of CUDA: hashes for every package, the same versions in both, one release."""
+"""The lock files: hashes for every package, the same versions in all, one release of CUDA."""
 
 import re
 from pathlib import Path
@@ -39,3 +39,14 @@ def test_the_packages_are_of_the_release_that_drivers_are_asked_for() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     pinned = set(re.findall(r"cuda-toolkit\[[\w,]+\]==(\d+\.\d+)", project))
     assert pinned == {".".join(map(str, CUDA))}
+
+
+def test_the_image_s_traces_are_those_that_tests_run() -> None:
+    traces, tested = packages("requirements-otel.lock"), packages("requirements-dev.lock")
+    assert {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= set(traces)
+    assert traces.items() <= tested.items()
+    shared = traces.keys() & packages("requirements.lock").keys()
+    assert {name: traces[name] for name in shared}.items() <= packages("requirements.lock").items()
+    # They reach the builder, which sees only what .dockerignore lets in.
+    assert "-r requirements-otel.lock" in (ROOT / "Dockerfile").read_text()
+    assert "!requirements-otel.lock" in (ROOT / ".dockerignore").read_text().splitlines()
