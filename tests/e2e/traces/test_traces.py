@@ -173,7 +173,8 @@ def test_a_log_line_leads_to_its_trace(is_on: bool) -> None:
         flags = ("-c", "512", "--log-jsonl", *(["--traces"] if is_on else []))
         with serving(*flags, env=env_for(receiver)) as server:
             server.complete(prompt="x", n_predict=1)
-            server.client.headers |= {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "a=b"}
+            headers = {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "a=b"}
+            server.client.headers.update(headers)
             server.complete(prompt="x", n_predict=1)
             assert server.client.get("/nowhere").status_code == 404
             # A good GET has no span: with it the client's is told.

@@ -54,10 +54,11 @@ async def ask(app: Starlette, chance: random.Random, i: int) -> None:
             await post(app, "/completion", body, **headers).done()
 
 
-async def test_ten_thousand_odd_requests_add_no_series() -> None:
+async def test_ten_thousand_odd_requests_add_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FakeEngine()
     engine.answer = b"ab"
-    app = make_app(engine, api_key=(KEY,), metrics_compat=_COMPAT)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")  # nobody is there
+    app = make_app(engine, api_key=(KEY,), metrics_compat=_COMPAT, traces=True)
     chance = random.Random(15)
     for i in range(5):  # each kind once, and a scrape
         await ask(app, chance, i)
@@ -69,6 +70,7 @@ async def test_ten_thousand_odd_requests_add_no_series() -> None:
     after = await page(app)
     assert series(after) == before
     assert "_created" not in after
+    assert "unpaced_spans_total" in after
     assert len(before) > 500
 
 
