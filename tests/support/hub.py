@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,13 +14,14 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves `files` of the repository user/repo. `cut_after`: bytes until a download breaks off,
+    """Serves `files` in each of its repositories. `cut_after`: bytes until a download breaks off,
     `n_cuts` times; `n_busy`: how often it will answer 503; `ranges`: what was asked for."""
 
     daemon_threads = True
 
-    def __init__(self, files: dict[str, bytes]) -> None:
+    def __init__(self, files: dict[str, bytes], repositories: Sequence[str]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.repositories = repositories
         self.files = files
         self.cut_after: int | None = None
         self.n_cuts = 1
@@ -55,19 +56,21 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, with_body: bool) -> None:
         self.server.keys.add(self.headers.get("authorization"))
         path = urlsplit(self.path).path
-        if path == "/api/models/user/repo":
-            self._list()
+        hub = self.server
+        listed = path.removeprefix("/api/models/")
+        if listed in hub.repositories:
+            self._list(listed)
             return
-        found = re.fullmatch(r"/user/repo/resolve/(?:main|" + COMMIT + r")/(.+)", path)
-        if found is None or found[1] not in self.server.files:
+        found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/(?:main|" + COMMIT + r")/(.+)", path)
+        if found is None or found[1] not in hub.repositories or found[2] not in hub.files:
             self.send_response(404)
             self.send_header("X-Error-Code", "RepoNotFound")
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        self._file(found[1], with_body)
+        self._file(found[2], with_body)
 
-    def _list(self) -> None:
+    def _list(self, repository: str) -> None:
         hub = self.server
         if hub.n_busy > 0:
             hub.n_busy -= 1
@@ -84,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
             }
             for name, data in hub.files.items()
         ]
-        self._json({"id": "user/repo", "sha": COMMIT, "siblings": files})
+        self._json({"id": repository, "sha": COMMIT, "siblings": files})
 
     def _json(self, body: Any) -> None:
         data = json.dumps(body).encode()
@@ -118,9 +121,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving_hub(files: dict[str, bytes]) -> Iterator[Hub]:
+def serving_hub(
+    files: dict[str, bytes], repositories: Sequence[str] = ("user/repo",)
+) -> Iterator[Hub]:
     """A hub in a thread of its own."""
-    hub = Hub(files)
+    hub = Hub(files, repositories)
     thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
