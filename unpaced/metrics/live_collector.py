@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
-    HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
 )
@@ -15,6 +14,7 @@ from prometheus_client.registry import Collector
 from engine_ext import BuildInfo, DecodeLoop, EngineState, EngineStats
 from unpaced.completion.admission import Admission
 from unpaced.completion.slot_table import SlotTable
+from unpaced.metrics.histogram import HistogramFamily
 from unpaced.metrics.kv_use import KvUse
 from unpaced.metrics.loop_lag import LoopLag
 from unpaced.request.model_host import ModelHost
@@ -50,13 +50,12 @@ class LiveCollector(Collector):
         yield from self._counters(stats)
         yield from self._states(stats)
         yield from self._decode_loop()
-        lag = self._loop_lag.histogram
-        yield HistogramMetricFamily(
+        lag = HistogramFamily(
             "unpaced_event_loop_lag_seconds",
             "How late the front end's event loop is; it looks four times a second",
-            buckets=lag.cumulative(),
-            sum_value=lag.total,
         )
+        lag.members.append(({}, self._loop_lag.histogram))
+        yield lag
 
     def _gauges(self, stats: EngineStats) -> Iterator[Metric]:
         admission, settings = self._admission, self._host.settings

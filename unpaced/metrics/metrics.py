@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from unpaced.metrics.histogram import Histogram
+from unpaced.metrics.histogram import Histogram, HistogramFamily
 from unpaced.metrics.model_metrics import ModelMetrics
 
 if TYPE_CHECKING:
@@ -149,9 +149,8 @@ class Metrics(Collector):
 
     def _histogram_families(self) -> Iterator[Metric]:
         for name, text in _HISTOGRAMS:
-            family = HistogramMetricFamily(f"unpaced_{name}", text, labels=("model",))
+            family = HistogramFamily(f"unpaced_{name}", text)
             attribute = name.removesuffix("_seconds").removesuffix("_tokens")
             for model, metrics in self.models.items():
-                histogram: Histogram = getattr(metrics, attribute)
-                family.add_metric((model,), histogram.cumulative(), histogram.total)
+                family.members.append(({"model": model}, getattr(metrics, attribute)))
             yield family

@@ -1,9 +1,8 @@
 """The text of GET /metrics."""
 
-from prometheus_client import generate_latest
-
 from unpaced.completion.admission import Admission
 from unpaced.completion.slot_table import SlotTable
+from unpaced.metrics.exposition import Exposition
 from unpaced.metrics.kv_use import KvUse
 from unpaced.metrics.llamacpp_metrics import LlamacppMetrics
 from unpaced.metrics.metrics import Metrics
@@ -21,13 +20,14 @@ class MetricsPage:
         self._host = host
         self._admission = admission
         self._slots = slots
+        self._exposition = Exposition()
         self._llamacpp = LlamacppMetrics(metrics, admission)
         self.started_at = metrics.started_at
 
     def render(self) -> bytes:
         """Prometheus' text format 0.0.4. Any thread, one at a time."""
         names = self._host.settings.metrics_names
-        text = generate_latest(self._metrics.registry)
+        text = self._exposition.write(self._metrics.registry.collect()).encode()
         if "llamacpp" in names:
             text += self._llamacpp.render(self._host.engine.stats()).encode()
         if "vllm" in names:

@@ -1,0 +1,224 @@
+"""A scrape of /metrics under load: how long it takes, what it computes, for how long it holds the
+event loop.
+
+`python -m tests.bench.operating.bench_scrape [-n N] [--out docs/bench]`. Three measurements: N
+scrapes of a server that streams all the time, by the clock of who scrapes; the server's processor
+time for N scrapes while it does nothing else; and the same application in this process, on the real
+engine, whose event loop turns as fast as it can and says how long each turn took.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import http.client
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import orjson
+import uvloop
+
+from tests.bench.rig.front_end_cpu import front_end_cpu_s
+from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.results import save_figures
+from tests.support.server import Server, serving
+from unpaced.cluster.replica_app import ReplicaApp, read_flags
+
+_BODY: Final = {"prompt": "Once", "n_predict": 900, "ignore_eos": True, "stream": True}
+_FLAGS: Final = {"default": (), "both names": ("--metrics-compat", "llamacpp,vllm")}
+_PAUSE_S: Final = 0.02
+_STREAMER: Final = """
+import http.client, sys
+client = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+while True:
+    client.request("POST", "/completion", sys.argv[2], {"Content-Type": "application/json"})
+    client.getresponse().read()
+"""
+
+_PAGE: Final = """# A scrape
+
+`python -m tests.bench.operating.bench_scrape -n {n} --out docs/bench`, demo model,
+{hardware}.
+
+{n} scrapes of each: {sizes}. CPU is that of all threads of the
+server but the decode thread.
+
+| `--metrics-compat` | ms | median | 95 % | 99 % | worst |
+|---|---|---|---|---|---|
+{rows}
+
+* The first line of each is what a Prometheus would wait while another client streams without a
+  pause: the stream's turns of the event loop, its client and the scraper share a core with the
+  page's making.
+* The turns are those of the same application in the program's own process, whose event loop does
+  nothing but turn. The thread that makes the page gives the interpreter back after half a
+  millisecond at most (`sys.setswitchinterval`); without a scrape a
+  turn takes what the machine takes.
+"""
+
+
+@contextlib.contextmanager
+def streaming(port: int) -> Iterator[None]:
+    """Another process that streams one answer after the other."""
+    command = [sys.executable, "-c", _STREAMER, str(port), orjson.dumps(_BODY).decode()]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            time.sleep(0.5)
+            yield
+        finally:
+            process.kill()
+
+
+def scrape_times_s(server: Server, n: int) -> list[float]:
+    """From the request to the last byte, on one connection."""
+    client = http.client.HTTPConnection("127.0.0.1", server.port)
+    times = []
+    for _ in range(n):
+        began_s = time.perf_counter()
+        client.request("GET", "/metrics")
+        assert b"unpaced_engine_steps_total" in client.getresponse().read()
+        times.append(time.perf_counter() - began_s)
+        time.sleep(_PAUSE_S)
+    client.close()
+    return times
+
+
+def cpu_s_of_scrapes(server: Server, n: int) -> float:
+    """The server's processor time for one, of n without a pause."""
+    client = http.client.HTTPConnection("127.0.0.1", server.port)
+    cpu_s = front_end_cpu_s(server.process)
+    for _ in range(n):
+        client.request("GET", "/metrics")
+        client.getresponse().read()
+    client.close()
+    return (front_end_cpu_s(server.process) - cpu_s) / n
+
+
+async def turns_s(flags: str, n: int) -> dict[str, list[float]]:
+    """The longest turn of the event loop during each of n scrapes, and of n pauses as long."""
+    sys.setswitchinterval(0.005)  # Python's: the application chooses its own at its start
+    app = ReplicaApp(read_flags(flags, 1))
+    longest: dict[str, list[float]] = {"scrape": [], "pause": []}
+    started, stop, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if started.is_set():
+            await stop.wait()
+            return {"type": "lifespan.shutdown"}
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        (ended if "shutdown" in message["type"] else started).set()
+
+    life = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send))
+    await started.wait()
+    loop, probe = asyncio.get_running_loop(), _Probe()
+    loop.call_soon(probe.turn)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://localhost"
+    ) as client:
+        for _ in range(n):
+            probe.begin()
+            answer = await client.get("/metrics")
+            longest["scrape"].append(probe.longest_s)
+            assert answer.status_code == 200
+            probe.begin()
+            await asyncio.sleep(0.003)
+            longest["pause"].append(probe.longest_s)
+    probe.is_over = True
+    stop.set()
+    await ended.wait()
+    await life
+    return longest
+
+
+class _Probe:
+    """Turns with the event loop."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self.is_over = False
+        self._last_s = time.perf_counter()
+
+    def begin(self) -> None:
+        """Forget what was."""
+        self.longest_s = 0.0
+        self._last_s = time.perf_counter()
+
+    def turn(self) -> None:
+        """Once each turn."""
+        now_s = time.perf_counter()
+        self.longest_s = max(self.longest_s, now_s - self._last_s)
+        self._last_s = now_s
+        if not self.is_over:
+            asyncio.get_running_loop().call_soon(self.turn)
+
+
+def spread_ms(times_s: list[float]) -> dict[str, float]:
+    """Milliseconds: median, 95 %, 99 %, worst."""
+    times = sorted(1e3 * s for s in times_s)
+    places = {"median": 0.5, "p95": 0.95, "p99": 0.99, "worst": 1.0}
+    return {
+        name: round(times[min(len(times) - 1, int(part * len(times)))], 3)
+        for name, part in places.items()
+    }
+
+
+def measure(n: int) -> dict[str, Any]:
+    """Everything, by flags."""
+    report: dict[str, Any] = {"hardware": describe_hardware(), "n": n, "flags": {}}
+    for name, flags in _FLAGS.items():
+        with serving("-np", "1", *flags) as server:
+            page = server.client.get("/metrics").text
+            cpu_s = cpu_s_of_scrapes(server, n)
+            with streaming(server.port):
+                wall = spread_ms(scrape_times_s(server, n))
+        turns = uvloop.run(turns_s(" ".join(flags), n))
+        report["flags"][name] = {
+            "lines": page.count("\n"),
+            "bytes": len(page),
+            "cpu_ms": round(cpu_s * 1e3, 3),
+            "wall_ms": wall,
+            "longest_turn_ms": {each: spread_ms(times) for each, times in turns.items()},
+        }
+    return report
+
+
+def page_of(report: dict[str, Any]) -> str:
+    """docs/bench/scrape.md."""
+    rows = []
+    for name, told in report["flags"].items():
+        told_of = {
+            "scrape under a stream": told["wall_ms"],
+            "longest turn during a scrape": told["longest_turn_ms"]["scrape"],
+            "longest turn in 3 ms without": told["longest_turn_ms"]["pause"],
+        }
+        for what, ms in told_of.items():
+            figures = " | ".join(f"{ms[part]:.2f}" for part in ("median", "p95", "p99", "worst"))
+            rows.append(f"| {name} | {what} | {figures} |")
+    sizes = "; ".join(
+        f"{name}: {told['lines']} lines, {told['bytes']} bytes, {told['cpu_ms']:.2f} ms of CPU"
+        for name, told in report["flags"].items()
+    )
+    return _PAGE.format(sizes=sizes, rows="\n".join(rows), **report)
+
+
+def main() -> None:
+    """Print the page; with --out write scrape.md and results/scrape.json."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.operating.bench_scrape")
+    parser.add_argument("-n", type=int, default=1000)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    report = measure(given.n)
+    print(page_of(report))
+    if given.out is not None:
+        save_figures(given.out, "scrape", report)
+        (given.out / "scrape.md").write_text(page_of(report))
+
+
+if __name__ == "__main__":
+    main()
