@@ -80,6 +80,13 @@ class Exposition:
         return lines
 
 
+def series_names(family: Metric) -> tuple[str, ...]:
+    """What the names of its series are."""
+    if family.type == "histogram":
+        return (f"{family.name}_bucket", f"{family.name}_count", f"{family.name}_sum")
+    return (f"{family.name}{_KINDS[family.type][1]}",)
+
+
 def _text(value: float) -> str:
     return str(value) if 0.0 <= value < _EXPONENT_FROM else _number(value)
 

@@ -29,3 +29,8 @@ export function draw(name, attributes = {}, ...children) {
 }
 
 export const byId = (id) => document.getElementById(id);
+
+// Nothing is laid out anew where the text is the same.
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

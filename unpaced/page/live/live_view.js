@@ -1,6 +1,6 @@
 // The live view: asks the server once a second what it does, while somebody looks.
 import { ask } from "../base/api.js";
-import { byId, make } from "../base/dom.js";
+import { byId, make, setText } from "../base/dom.js";
 import { Change } from "./change.js";
 import { Scrape } from "./exposition.js";
 import { showFacts } from "./facts.js";
@@ -8,6 +8,7 @@ import { showCards } from "./graphics_cards.js";
 import { showSlots } from "./slots_view.js";
 import { Tiles } from "./tiles.js";
 import { duration } from "./units.js";
+import { WANTED } from "./wanted.js";
 
 const EVERY_MS = 1000;
 
@@ -52,7 +53,7 @@ export class LiveView {
   }
 
   async _read() {
-    const text = await (await ask("metrics")).text();
+    const text = await (await ask(WANTED)).text();
     const scrape = new Scrape(text, performance.now());
     const state = scrape.all("unpaced_engine_state").find(({ value }) => value === 1)?.labels.state ?? "";
     await this._readSlots(scrape, state);
@@ -88,8 +89,10 @@ export class LiveView {
 
   _tell(kind, parts) {
     const line = byId("live-state");
+    const texts = [parts].flat().filter(Boolean);
     line.dataset.kind = kind;
-    line.replaceChildren(...[parts].flat().filter(Boolean).map((text) => make("span", {}, text)));
+    while (line.children.length > texts.length) line.lastChild.remove();
+    texts.forEach((text, n) => (line.children[n] ? setText(line.children[n], text) : line.append(make("span", {}, text))));
   }
 }
 

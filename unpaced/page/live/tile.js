@@ -1,5 +1,5 @@
 // A tile of the live view: a title, a figure, a line below it, and maybe its last two minutes or a bar.
-import { make } from "../base/dom.js";
+import { make, setText } from "../base/dom.js";
 import { Series } from "./series.js";
 
 export class Tile {
@@ -16,8 +16,8 @@ export class Tile {
   show(figure, below = "", value = 0) {
     this.element.hidden = figure === undefined;
     if (figure === undefined) return;
-    this._figure.textContent = figure;
-    this._below.textContent = below;
+    setText(this._figure, figure);
+    setText(this._below, below);
     this._series?.add(value);
     if (this._bar) this._bar.value = value;
   }
