@@ -39,7 +39,7 @@ endif
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help serve build dist test test-begin test-clients lint lint-python lint-cpp format lock page-libraries clean cpp-tests FORCE
+.PHONY: help serve build dist test test-begin test-clients test-deploy lint lint-python lint-cpp format lock page-libraries clean cpp-tests FORCE
 
 help:  ## This list
 	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=auto]"
@@ -75,6 +75,10 @@ test-clients: $(STAMPS)/dev $(STAMPS)/clients  ## openai, litellm, lm-eval, Verc
 
 # What clang-format is for: all C++ and CUDA of ours.
 CPP_FILES = $(sort $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc'))
+
+test-deploy: $(STAMPS)/dev $(STAMPS)/deploy  ## kubectl, Helm's library and Kubernetes' schemas read the manifests of deploy/kubernetes
+	@echo "manifests"
+	@$(PY) -m pytest tests/unit/deploy $(PYTEST_ARGS)
 
 lint: $(STAMPS)/dev  ## Style, types, who knows whom, pages that are made: what is wrong, changing nothing
 	@echo "ruff, mypy, import-linter, dead code, clang-format, clang-tidy, includes, folders, docs/files.md, docs/flags.md, docs/api-reference.md"
@@ -141,6 +145,11 @@ $(STAMPS)/extension: $(STAMPS)/llama pyproject.toml $(shell find csrc -type f)
 
 $(STAMPS)/dev: $(STAMPS)/extension requirements-dev.lock
 	@$(STEP) .build/logs/requirements-dev.log "Python packages: requirements-dev.lock" $(INSTALL) -r requirements-dev.lock
+	@touch $@
+
+# 0.4 GB that only the tests of the manifests need; without them those skip.
+$(STAMPS)/deploy: $(STAMPS)/dev requirements-deploy.lock
+	@$(STEP) .build/logs/requirements-deploy.log "Python packages: requirements-deploy.lock" $(INSTALL) -r requirements-deploy.lock
 	@touch $@
 
 # The clients have environments of their own: what they need is nobody else's, and is large (1.1 GB, Node's 55 MB).

@@ -15,5 +15,6 @@ compile pyproject.toml -o requirements.lock
 sed -n '/^otel = \[/s/[^"]*"\([^"]*\)"[^"]*/\1\n/gp' pyproject.toml | compile - -c requirements.lock -o requirements-otel.lock
 compile pyproject.toml --extra otel --extra test --extra lint --group build \
   -c requirements.lock -c requirements-otel.lock -c requirements-build.lock -o requirements-dev.lock
+sed -n '/^deploy = \[/s/[^"]*"\([^"]*\)"[^"]*/\1\n/gp' pyproject.toml | compile - -c requirements-dev.lock -o requirements-deploy.lock
 # The clients' environment does not hold the project: only what is in the extra.
 sed -n '/^clients = \[/,/^\]/s/^  "\(.*\)",$/\1/p' pyproject.toml | compile - -o requirements-clients.lock

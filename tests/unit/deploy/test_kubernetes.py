@@ -1,6 +1,6 @@
 """The manifests of deploy/kubernetes fit the server, each other, and Kubernetes' own schemas.
 
-The last part needs kubectl, and `pip install helm-python-sdk==0.2.2 kubernetes-validate==1.37.0`.
+The last part needs kubectl, Helm's library and the schemas: `make test-deploy` installs them.
 """
 
 import os
@@ -185,7 +185,7 @@ def test_the_charts_switches_do_what_they_say() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_own_schemas_take_all_of_them(version: str) -> None:
     kubernetes_validate = pytest.importorskip(
-        "kubernetes_validate", reason="no kubernetes_validate (pip install it, ==1.37.0)"
+        "kubernetes_validate", reason="no kubernetes_validate (make test-deploy)"
     )
     manifests = [one for overlay in OVERLAYS for one in built(overlay)]
     manifests += rendered({}) + rendered(ALL_ON)
