@@ -86,7 +86,7 @@ _LOOKS: Final[dict[str, Callable[[httpx.Client], None]]] = {
     "asked alone": _look,
     "asked alone, all metrics": _old_look,
 }
-_N_LOOKS: Final = 300
+_N_LOOKS: Final = 200
 
 
 def _cpu_of_looks(server: Server, look: Callable[[httpx.Client], None]) -> float:

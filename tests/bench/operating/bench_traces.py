@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import http.client
 import multiprocessing
+import os
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +32,7 @@ Turn = dict[str, float]
 _PAGE: Final = """# Traces
 
 `python -m tests.bench.operating.bench_traces --out docs/bench`, demo model,
-{hardware}.
+{hardware}, load average {load:.1f} when it began.
 
 Two servers of the same kind live beside one another, one of them with `--traces`, and take turns of
 {turn_s:g} s, {rounds} of each, every second round the other one first. One client streams; the
@@ -104,6 +105,7 @@ def turn(server: Server, body: dict[str, Any], turn_s: float) -> Turn:
 
 def measure(n_rounds: int, turn_s: float) -> dict[str, Any]:
     """Every turn of both servers, by kind, and what is different about the processes."""
+    load = os.getloadavg()[0]
     with collecting() as address, contextlib.ExitStack() as stack:
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "NO_PROXY": "127.0.0.1"}
         servers = {
@@ -131,6 +133,7 @@ def measure(n_rounds: int, turn_s: float) -> dict[str, Any]:
         }
     return {
         "hardware": describe_hardware(),
+        "load": load,
         "rounds": n_rounds,
         "turn_s": turn_s,
         "turns": turns,
