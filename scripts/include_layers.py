@@ -24,7 +24,7 @@ LAYERS = (
     ("sampling/row",),
     ("sampling/chain",),
     ("request", "sampling"),
-    ("grammar", "slots"),
+    ("cells", "grammar", "slots"),
     ("kept",),
     ("decode",),
     ("model",),

@@ -110,6 +110,12 @@ void bind_engine(nb::module_& m) {
             return self.get().decode_thread().n_cells(slot);
           },
           "slot"_a)
+      .def(
+          "n_cells_shared",
+          [](PyEngine& self, std::int32_t slot) {
+            return self.get().decode_thread().n_cells_shared(slot);
+          },
+          "slot"_a)
       .def("drain", &PyEngine::drain,
            nb::sig("def drain(self) -> tuple[list[TokenEvent], "
                    "list[collections.abc.Callable[[], None]]]"))

@@ -56,6 +56,10 @@ nb::dict counters(PyEngine& self) {
   values["n_tokens_prompt"] = c.n_tokens_prompt.get();
   values["n_prompts_graph"] = c.n_prompts_graph.get();
   values["n_tokens_cached"] = c.n_tokens_cached.get();
+  values["n_prefix_waits"] = c.n_prefix_waits.get();
+  values["n_tokens_shared"] = c.n_tokens_shared.get();
+  values["n_cells_shared"] = c.n_cells_shared.get();
+  values["n_cells_repeated"] = c.n_cells_repeated.get();
   values["n_requests_started"] = c.n_requests_started.get();
   values["n_requests_finished"] = c.n_requests_finished.get();
   values["n_requests_cancelled"] = c.n_requests_cancelled.get();

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "bindings/py_engine.h"
+#include "model/model.h"
 
 namespace unpaced {
 namespace {
@@ -55,6 +56,7 @@ nb::dict model_info(PyEngine& self) {
     }
   }
   info["sampling_metadata"] = sampling;
+  info["why_prefixes_are_not_shared"] = why_prefixes_are_not_shared(self.get().config(), model);
   info["add_eos"] = llama_vocab_get_add_eos(vocab);
   info["eog_tokens"] = eog_tokens;
   info["fim_prefix"] = llama_vocab_fim_pre(vocab);

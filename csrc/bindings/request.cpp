@@ -160,6 +160,7 @@ void bind_request(nb::module_& m) {
       .def_rw("post_sampling_probs", &RequestSpec::post_sampling_probs)
       .def_rw("prompt_logprobs", &RequestSpec::prompt_logprobs)
       .def_rw("lora_scales", &RequestSpec::lora_scales)
+      .def_rw("cache_domain", &RequestSpec::cache_domain)
       .def_rw("cache_prompt", &RequestSpec::cache_prompt)
       .def_rw("id_slot", &RequestSpec::id_slot)
       .def_rw("n_cache_reuse", &RequestSpec::n_cache_reuse)

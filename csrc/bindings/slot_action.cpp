@@ -22,6 +22,7 @@ void bind_slot_action(nb::module_& m) {
              self.state = {};
            })
       .def_ro("id", &SlotAction::id)
+      .def_rw("cache_domain", &SlotAction::cache_domain)
       .def_ro("n_tokens", &SlotAction::n_tokens)
       .def_ro("succeeded", &SlotAction::succeeded);
 }

@@ -25,13 +25,18 @@ class Counter {
 };
 
 struct alignas(128) Counters {
-  Counter n_steps;              // turns of the loop that had an active slot
-  Counter n_busy_slots;         // sum over steps of active slots
-  Counter n_tokens_decoded;     // sampled tokens
-  Counter n_tokens_device;      // those that the GPU drew and fed to itself
-  Counter n_tokens_prompt;      // prompt tokens computed, reused ones excluded
-  Counter n_prompts_graph;      // prompts whose last tokens a captured graph has computed
-  Counter n_tokens_cached;      // prompt tokens reused from a slot's KV
+  Counter n_steps;           // turns of the loop that had an active slot
+  Counter n_busy_slots;      // sum over steps of active slots
+  Counter n_tokens_decoded;  // sampled tokens
+  Counter n_tokens_device;   // those that the GPU drew and fed to itself
+  Counter n_tokens_prompt;   // prompt tokens computed, reused ones excluded
+  Counter n_prompts_graph;   // prompts whose last tokens a captured graph has computed
+  Counter n_tokens_cached;   // prompt tokens reused from a slot's KV
+  Counter n_prefix_waits;    // requests that waited for another one to compute a common prefix
+  Counter n_tokens_shared;   // of n_tokens_cached, those in cells that other sequences hold as well
+  Counter n_cells_shared;    // cells that several sequences hold now
+  // What running slots' cells together are more than they are, each counted once.
+  Counter n_cells_repeated;
   Counter n_requests_started;   // got a slot
   Counter n_requests_finished;  // for any reason
   Counter n_requests_cancelled;

@@ -27,7 +27,9 @@ DecodeThread::DecodeThread(const DecodeThreadOptions& options)
       waiting_(static_cast<std::size_t>(options.n_slots + options.n_waiting_max)),
       keeper_(options.keeper, options.n_slots, counters_),
       n_slot_cells_(static_cast<std::size_t>(options.n_slots)),
+      n_slot_shared_(static_cast<std::size_t>(options.n_slots)),
       nap_(commands_, command_wakeup_, stop_) {
+  shared_.reserve(static_cast<std::size_t>(options.n_slots));
   actions_.reserve(static_cast<std::size_t>(options.n_actions_max));
   for (std::int32_t i = 0; i < options.n_slots; ++i) {
     Slot& slot = slots_[static_cast<std::size_t>(i)];
@@ -76,13 +78,20 @@ std::int32_t DecodeThread::n_cells(std::int32_t slot) const noexcept {
   return i < n_slot_cells_.size() ? static_cast<std::int32_t>(n_slot_cells_[i].get()) : 0;
 }
 
+std::int32_t DecodeThread::n_cells_shared(std::int32_t slot) const noexcept {
+  const auto i = static_cast<std::size_t>(slot);
+  return i < n_slot_shared_.size() ? static_cast<std::int32_t>(n_slot_shared_[i].get()) : 0;
+}
+
 void DecodeThread::loop() {
   // acquire: pairs with stop().
   while (!stop_.load(std::memory_order_acquire) && !is_lost_) {
     keeper_.end_turn();
     drain_commands();
+    share_prefixes();
     run_actions();
     admit();
+    share_prefixes();
     const bool is_slot_free = tend_states();
     publish_cells();
     if (can_step()) {
@@ -154,6 +163,37 @@ void DecodeThread::publish_cells() noexcept {
   for (const Slot& slot : slots_) {
     n_slot_cells_[static_cast<std::size_t>(slot.id)].set(slot.cells.size());
   }
+  publish_shared_cells();
+}
+
+void DecodeThread::publish_shared_cells() noexcept {
+  const CellStore* store = stepper_ == nullptr ? nullptr : stepper_->cell_store();
+  if (store == nullptr) return;
+  const PrefixIndex& index = store->index();
+  const std::int32_t n_active_now = n_active();
+  if (index.version() == shared_version_ && n_active_now == shared_by_active_) return;
+  shared_version_ = index.version();
+  shared_by_active_ = n_active_now;
+  std::int32_t n_running = 0;
+  shared_.clear();
+  // Those that run first: what they have in common is counted before the others come.
+  for (const bool is_active : {true, false}) {
+    for (const Slot& slot : slots_) {
+      if (slot.active() != is_active) continue;
+      const std::int32_t n = index.n_shared(slot.sequence);
+      n_slot_shared_[static_cast<std::size_t>(slot.id)].set(static_cast<std::uint64_t>(n));
+      shared_.push_back({.sequence = slot.sequence, .n = n});
+      n_running += is_active ? n : 0;
+    }
+    if (is_active) n_running -= index.n_distinct(shared_);
+  }
+  counters_.n_cells_repeated.set(static_cast<std::uint64_t>(n_running));
+  counters_.n_cells_shared.set(static_cast<std::uint64_t>(index.n_distinct(shared_)));
+}
+
+std::int32_t DecodeThread::n_shared(const Slot& slot) const noexcept {
+  const CellStore* store = stepper_->cell_store();
+  return store == nullptr ? 0 : store->index().n_shared(slot.sequence);
 }
 
 void DecodeThread::settle() noexcept {
@@ -195,6 +235,7 @@ void DecodeThread::seat_ready() noexcept {
         [&] {
           const std::int32_t n_cached = stepper_->begin(slot);
           counters_.n_tokens_cached.add(static_cast<std::uint64_t>(n_cached));
+          counters_.n_tokens_shared.add(static_cast<std::uint64_t>(n_shared(slot)));
           publisher_.started(slot, n_cached, ready->takeover);
         },
         [&](const char* what) { fail(slot, what); });

@@ -100,6 +100,8 @@ class DecodeThread {
 
   // Any thread. Tokens that the slot's KV held after the last step; 0 for a slot there is not.
   [[nodiscard]] std::int32_t n_cells(std::int32_t slot) const noexcept;
+  // Any thread. Those of them that other sequences had as well.
+  [[nodiscard]] std::int32_t n_cells_shared(std::int32_t slot) const noexcept;
   // Any thread.
   [[nodiscard]] EngineState state() const noexcept;
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
@@ -136,6 +138,8 @@ class DecodeThread {
   void begin(const SlotChoice& choice, RequestSpec* spec) noexcept;
   // Requests whose slot is ready begin.
   void seat_ready() noexcept;
+  // Requests get the prefixes that they wait for.
+  void share_prefixes() noexcept;
   // Slots' states move on, for a turn. True: a slot is free again.
   bool tend_states() noexcept;
   // Slot actions that took turns and are over. False: there is none.
@@ -143,6 +147,9 @@ class DecodeThread {
   // The slot's request ends by an exception.
   void fail(Slot& slot, const char* what) noexcept;
   void publish_cells() noexcept;
+  void publish_shared_cells() noexcept;
+  // Cells of the slot that other sequences have as well.
+  [[nodiscard]] std::int32_t n_shared(const Slot& slot) const noexcept;
   void settle() noexcept;
   void step() noexcept;
   // True if the reader may learn of this step's tokens together with the next step's: that one is
@@ -189,8 +196,13 @@ class DecodeThread {
   std::vector<Slot> slots_;
   RequestQueue waiting_;
   SlotKeeper keeper_;
-  std::vector<SlotAction*> actions_;   // those whose slot is busy, in order
-  std::vector<Counter> n_slot_cells_;  // by slot id
+  std::vector<SlotAction*> actions_;       // those whose slot is busy, in order
+  std::vector<Counter> n_slot_cells_;      // by slot id
+  std::vector<Counter> n_slot_shared_;     // by slot id: of them, those that others have as well
+  std::vector<PrefixIndex::Held> shared_;  // scratch, by slot
+  // Of the index that n_slot_shared_ tells of, and how many slots were active.
+  std::uint64_t shared_version_ = 0;
+  std::int32_t shared_by_active_ = 0;
   CommandNap nap_;
   std::int64_t last_wakeup_us_ = 0;
   std::atomic<bool> is_lost_{false};  // written before state_

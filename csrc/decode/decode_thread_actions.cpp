@@ -32,6 +32,12 @@ void DecodeThread::act(Slot& slot, SlotAction& action) noexcept {
     publisher_.acted(action, has_failed ? FinishReason::kException : FinishReason::kNone);
 }
 
+void DecodeThread::share_prefixes() noexcept {
+  if (!keeper_.awaits_prefixes()) return;
+  guard([this] { keeper_.share_prefixes(*stepper_, slots_); },
+        [this](const char* what) { fail_active(what); });
+}
+
 bool DecodeThread::tend_states() noexcept {
   if (!keeper_.has_work()) return false;
   counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));

@@ -7,6 +7,11 @@
 #include "slots/common_prefix.h"
 
 namespace unpaced {
+namespace {
+
+constexpr std::size_t kSequencesMax = 256;  // LLAMA_MAX_SEQ
+
+}  // namespace
 
 SlotKeeper::SlotKeeper(const SlotKeeperOptions& options, std::int32_t n_slots, Counters& counters)
     : options_(options),
@@ -14,6 +19,8 @@ SlotKeeper::SlotKeeper(const SlotKeeperOptions& options, std::int32_t n_slots, C
       cache_(options.cache_bytes_max),
       mover_(pool_, part_size_, n_slots) {
   seatings_.reserve(static_cast<std::size_t>(n_slots));
+  holders_.reserve(kSequencesMax);
+  holder_sources_.reserve(kSequencesMax);
 }
 
 void SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const SlotChoice& choice,
@@ -24,15 +31,17 @@ void SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const SlotCho
   Seating& seating = seatings_.emplace_back();
   seating.slot = choice.slot;
   seating.id = spec.id;
+  if (store != nullptr) {
+    drop_lost(*store);
+    find_source(*store, slots, seating, spec, n_reused(*choice.slot, spec));
+  }
   if (cache_.enabled()) {
-    if (store != nullptr) drop_lost(*store);
     if (choice.takes_over) take_over(stepper, seating, spec);
-    if (options_.cache_idle_slots) {
-      seating.takeover.n_idle = keep_idle(stepper, slots, *choice.slot);
-    }
+    if (options_.cache_idle_slots) seating.takeover.n_idle = keep_idle(stepper, slots, seating);
     if (store == nullptr && seating.state) restore_whole(stepper, seating);
     count();
   }
+  use_source(stepper, seating);
   seating.is_ready = store == nullptr;
   is_swept_ = store == nullptr;
   spend(store, begin_us);
@@ -45,8 +54,15 @@ void SlotKeeper::take_over(Stepper& stepper, Seating& seating, const RequestSpec
   const std::vector<TokenId> held = slot.cells;
   const bool is_kept = keep(stepper, slot);
   if (!spec.cache_prompt || spec.prompt_logprobs) return;
-  if (look_for_better(stepper, seating, spec, held)) return;
-  if (!is_kept || store == nullptr || slot.lora_scales != spec.lora_scales) return;
+  const CacheKey key{.lora_scales = spec.lora_scales, .cache_domain = spec.cache_domain};
+  // What is parked is taken as a whole where enough of it is of use.
+  const auto n_kept = static_cast<std::int32_t>(cache_.longest_match(spec.prompt, key));
+  const PrefixSource source = std::exchange(seating.source, {});
+  const bool is_source_better = n_kept < source.n + (source.slot == nullptr ? 0 : 1);
+  if (!is_source_better && look_for_better(stepper, seating, spec, held)) return;
+  seating.source = source;
+  if (source.n > 0) return;
+  if (!is_kept || store == nullptr || !slot.is_of_use_to(spec)) return;
   const std::int32_t ticket = cache_.newest().ticket;
   if (spec.n_cache_reuse > 0) {  // what follows is reused where chunks may move
     store->lend(ticket, slot, held);
@@ -66,14 +82,17 @@ bool SlotKeeper::keep(Stepper& stepper, Slot& slot) {
     store->measure(slot);
     n_bytes = store->part_bytes(slot.n_cells());
   }
-  if (!cache_.wants(slot.cells, n_bytes, slot.lora_scales)) return false;
-  cache_.make_room(slot.cells, n_bytes, slot.lora_scales);
+  const CacheKey key{.lora_scales = slot.lora_scales, .cache_domain = slot.cache_domain};
+  if (!cache_.wants(slot.cells, n_bytes, key)) return false;
+  cache_.make_room(slot.cells, n_bytes, key);
   dispose_dropped(store);
   std::int32_t ticket = CellStore::kNoTicket;
   try {
     KeptState state;
     state.tokens = slot.cells;
     state.lora_scales = slot.lora_scales;
+    state.cache_domain = slot.cache_domain;
+    state.has_moved_cells = slot.has_moved_cells;
     state.n_bytes = n_bytes;
     if (store == nullptr) {
       StatePart part = pool_.take(n_bytes, slot.n_cells());
@@ -92,10 +111,12 @@ bool SlotKeeper::keep(Stepper& stepper, Slot& slot) {
   return true;
 }
 
-std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots, const Slot& taken) {
+std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots,
+                                   const Seating& seating) {
   std::int32_t n_kept = 0;
   for (Slot& slot : slots) {
-    if (!slot.is_free() || &slot == &taken || slot.cells.empty()) continue;
+    if (!slot.is_free() || slot.cells.empty()) continue;
+    if (&slot == seating.slot || &slot == seating.source.slot) continue;
     const CellStore* store = stepper.cell_store();
     if (store != nullptr && store->is_full()) break;  // later
     if (keep(stepper, slot)) ++n_kept;
@@ -107,9 +128,9 @@ std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots, cons
 bool SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec,
                                  std::span<const TokenId> held) {
   Slot& slot = *seating.slot;
-  const bool is_of_use = slot.lora_scales == spec.lora_scales;
-  seating.state =
-      cache_.take(is_of_use ? held : std::span<const TokenId>(), spec.prompt, spec.lora_scales);
+  const bool is_of_use = slot.is_of_use_to(spec);
+  seating.state = cache_.take(is_of_use ? held : std::span<const TokenId>(), spec.prompt,
+                              {.lora_scales = spec.lora_scales, .cache_domain = spec.cache_domain});
   CellStore* store = stepper.cell_store();
   if (!seating.state) return false;
   if (store == nullptr) return true;
@@ -117,13 +138,13 @@ bool SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const Reque
   stepper.forget(slot);
   slot.is_throwaway = false;
   slot.lora_scales = state.lora_scales;
+  slot.cache_domain = state.cache_domain;
+  slot.has_moved_cells = state.has_moved_cells;
   // What follows is reused only where chunks may move.
   seating.n_wanted = static_cast<std::int32_t>(
       spec.n_cache_reuse > 0 ? state.tokens.size()
                              : common_prefix_length(state.tokens, spec.prompt));
-  const bool is_parked = state.ticket != CellStore::kNoTicket;
-  // No two slots share cells, since they might move: what is lent comes back as a copy.
-  if (!is_parked || store->is_lent(state.ticket)) return true;
+  if (state.ticket == CellStore::kNoTicket) return true;
   store->give_back(std::exchange(state.ticket, CellStore::kNoTicket), slot, state.tokens);
   dispose(store, state);
   seating.state.reset();
@@ -135,6 +156,7 @@ void SlotKeeper::restore_whole(Stepper& stepper, Seating& seating) {
   SlotState state;
   state.tokens = std::move(kept.tokens);
   state.lora_scales = std::move(kept.lora_scales);
+  state.cache_domain = kept.cache_domain;
   state.n_bytes = kept.n_bytes;
   state.data = std::move(kept.parts.front().data);
   seating.state.reset();
@@ -166,6 +188,7 @@ void SlotKeeper::act_at_once(Stepper& stepper, Slot& slot, SlotAction& action) {
       action.state.allocate(stepper.state_bytes(slot));
       action.state.tokens = slot.cells;
       action.state.lora_scales = slot.lora_scales;
+      action.state.cache_domain = slot.cache_domain;
       action.succeeded = action.state.n_bytes > 0 && stepper.copy_state(slot, action.state.bytes());
       action.n_tokens = slot.n_cells();
       break;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "decode/counters.h"
+#include "decode/prefix_source.h"
 #include "decode/state_mover.h"
 #include "decode/stepper.h"
 #include "kept/part_pool.h"
@@ -41,6 +42,10 @@ class SlotKeeper {
   // ahead of no slot until the request begins.
   void make_way(Stepper& stepper, std::span<Slot> slots, const SlotChoice& choice,
                 const RequestSpec& spec);
+  // Requests wait for cells that others hold or compute.
+  [[nodiscard]] bool awaits_prefixes() const noexcept;
+  // Those that are there are shared, before somebody else gets their slots.
+  void share_prefixes(Stepper& stepper, std::span<Slot> slots);
   // The first one whose request can begin now; the keeper is done with it then.
   struct Ready {
     Slot* slot;
@@ -69,11 +74,11 @@ class SlotKeeper {
     Slot* slot = nullptr;
     RequestId id = 0;
     Takeover takeover;
-    std::int32_t lender = CellStore::kNoTicket;  // has what the slot held, until that is lent
-    // What comes back. Where it has a ticket it is copied first: it shares cells with another slot.
-    std::optional<KeptState> state;
-    std::size_t n_restored = 0;  // parts of it
-    std::int32_t n_wanted = 0;   // tokens of it
+    PrefixSource source;  // a slot with which it shares cells as soon as those are there
+    std::int32_t lender = CellStore::kNoTicket;  // has parked what the slot is to share
+    std::optional<KeptState> state;              // what comes back
+    std::size_t n_restored = 0;                  // parts of it
+    std::int32_t n_wanted = 0;                   // tokens of it
     bool is_ready = false;
   };
 
@@ -83,12 +88,27 @@ class SlotKeeper {
   // False: it was not worth it, or there is no memory for it; the slot is as before. Where there is
   // a CellStore, what is kept is in no slot any more.
   bool keep(Stepper& stepper, Slot& slot);
-  // Of all idle slots but `taken`; returns their number.
-  std::int32_t keep_idle(Stepper& stepper, std::span<Slot> slots, const Slot& taken);
+  // Of all idle slots but `taken` and the one that it shares with; returns their number.
+  std::int32_t keep_idle(Stepper& stepper, std::span<Slot> slots, const Seating& seating);
   // The kept state that serves the request better than `held`, which its slot held, takes the place
   // of that. False: there is none.
   bool look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec,
                        std::span<const TokenId> held);
+  // slot_keeper_prefixes.cpp. Of the slot's first cells, those that the request will keep.
+  [[nodiscard]] static std::int32_t n_reused(const Slot& slot, const RequestSpec& spec) noexcept;
+  // Who holds enough more of the request's prompt in cells than n_own tokens, or will.
+  void find_source(const CellStore& store, std::span<const Slot> slots, Seating& seating,
+                   const RequestSpec& spec, std::int32_t n_own);
+  // The slots, and the prompts that they hold or are about to hold.
+  void collect_slots(std::span<const Slot> slots, const Seating& seating, const RequestSpec& spec);
+  // The slot, which is to share the source's cells, gives up its own.
+  void use_source(Stepper& stepper, Seating& seating);
+  // It holds what is to be shared, now or later.
+  [[nodiscard]] static bool is_there(const PrefixSource& source) noexcept;
+  // The slot's cells become those that it is to share. False: it waits for them.
+  bool share_next(Stepper& stepper, CellStore& store, std::span<const Slot> slots,
+                  Seating& seating);
+
   // Where states cannot be cut.
   void restore_whole(Stepper& stepper, Seating& seating);
 
@@ -98,12 +118,8 @@ class SlotKeeper {
   // The slot's cells become those that the request reuses, as far as that is bookkeeping alone.
   bool enter(CellStore& store, Seating& seating);
   bool copy_next(CellStore& store);
-  // Of what comes back.
-  bool copy_next(CellStore& store, KeptState& state);
   // The next part of `state`; false: it has to be given up.
   bool copy_part(CellStore& store, KeptState& state);
-  // Of those that nobody waits for, and of those that come back.
-  [[nodiscard]] bool is_copying() const noexcept;
   // Whether the request's cells are free, or never will be.
   [[nodiscard]] bool has_room(const CellStore& store, std::span<const Slot> slots,
                               const Seating& seating) noexcept;
@@ -123,7 +139,7 @@ class SlotKeeper {
   // False: there is none.
   bool drop_unfinished(CellStore& store) noexcept;
   void dispose(CellStore* store, KeptState& state) noexcept;
-  // What was taken from the cache is there again, unless some of it is lost.
+  // What was taken from the cache is there again.
   void put_back(CellStore* store, KeptState& state) noexcept;
   void dispose_dropped(CellStore* store) noexcept;
   void count() noexcept;
@@ -132,7 +148,9 @@ class SlotKeeper {
   Counters& counters_;
   PromptCache cache_;
   PartPool pool_;
-  std::vector<Seating> seatings_;
+  std::vector<Seating> seatings_;             // in the order of their arrival
+  std::vector<PrefixIndex::Holder> holders_;  // scratch: who may hold a prefix, and
+  std::vector<PrefixSource> holder_sources_;  // where
   PartSize part_size_;
   StateMover mover_;
   bool is_swept_ = true;      // the store has no cells left that are nobody's

@@ -7,16 +7,6 @@
 #include "slots/common_prefix.h"
 
 namespace unpaced {
-namespace {
-
-// Of the slot's first cells, those that the request will keep.
-std::int32_t n_reused(const Slot& slot, const RequestSpec& spec) noexcept {
-  if (!spec.cache_prompt || spec.prompt_logprobs || slot.lora_scales != spec.lora_scales) return 0;
-  if (spec.n_cache_reuse > 0) return slot.n_cells();
-  return static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt));
-}
-
-}  // namespace
 
 bool SlotKeeper::has_work() const noexcept {
   return !seatings_.empty() || mover_.has_work() || cache_.has_unfinished() || !pool_.is_tidy() ||
@@ -31,7 +21,10 @@ void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
     return;
   }
   const std::int64_t begin_us = steady_us();
-  const bool is_awaited = !seatings_.empty() || mover_.has_work();
+  const bool is_awaited =
+      mover_.has_work() || std::ranges::any_of(seatings_, [](const Seating& seating) {
+        return seating.source.slot == nullptr;
+      });
   const std::int64_t limit_us =
       begin_us - turn_us_ + (is_awaited ? 2 * options_.turn_us : options_.turn_us);
   drop_lost(*store);
@@ -84,13 +77,13 @@ void SlotKeeper::end_turn() noexcept {
 }
 
 bool SlotKeeper::advance(CellStore& store, std::span<const Slot> slots, Seating& seating) {
-  if (seating.is_ready) return false;
+  if (seating.is_ready || seating.source.slot != nullptr) return false;
   if (enter(store, seating)) return true;
   if (seating.state && seating.slot->n_cells() >= seating.n_wanted) {
     dispose(&store, *seating.state);
     seating.state.reset();
   }
-  if (!has_room(store, slots, seating)) return seating.state && copy_next(store, *seating.state);
+  if (!has_room(store, slots, seating)) return false;
   if (seating.state) return restore_next(store, slots, seating);
   seating.is_ready = true;
   return false;
@@ -99,16 +92,14 @@ bool SlotKeeper::advance(CellStore& store, std::span<const Slot> slots, Seating&
 bool SlotKeeper::restore_next(CellStore& store, std::span<const Slot> slots, Seating& seating) {
   Slot& slot = *seating.slot;
   KeptState& state = *seating.state;
-  if (seating.n_restored == state.parts.size() && copy_next(store, state)) return true;
   bool is_restored = false;
   if (seating.n_restored < state.parts.size()) {
     const StatePart& part = state.parts[seating.n_restored];
     const auto tokens = std::span<const TokenId>(state.tokens)
                             .subspan(static_cast<std::size_t>(slot.n_cells()),
                                      static_cast<std::size_t>(part.n_cells));
-    const bool has_cells = fits(store, slots, part.n_cells);
-    if (!has_cells && copy_next(store, state)) return true;  // whose own cells are free then
-    is_restored = has_cells && store.restore_part(slot, tokens, part.bytes());
+    is_restored =
+        fits(store, slots, part.n_cells) && store.restore_part(slot, tokens, part.bytes());
   }
   if (is_restored) {
     ++seating.n_restored;
@@ -145,25 +136,24 @@ bool SlotKeeper::enter(CellStore& store, Seating& seating) {
 
 bool SlotKeeper::has_room(const CellStore& store, std::span<const Slot> slots,
                           const Seating& seating) noexcept {
-  if (!is_copying()) return true;
+  if (!cache_.has_unfinished()) return true;
   const RequestSpec& spec = *seating.slot->spec;
   if (spec.n_cache_reuse > 0) return false;  // its cells may move: what is parked of them first
   // One part's worth, which takes less than a millisecond, and low cells are free.
   const std::int32_t n_quick = std::min(part_size_.n_quick(), store.n_part_max());
   if (store.prefers_low_cells() && store.n_parked() <= n_quick) return false;
-  std::size_t n_needed = spec.prompt.size() + 1;
+  std::int32_t n_needed = store.n_taken(slots) + 1;
   for (const Slot& slot : slots) {
-    if (&slot == seating.slot) continue;
-    n_needed += std::max(slot.cells.size(), slot.active() ? slot.spec->prompt.size() : 0);
+    if (slot.active()) {
+      n_needed += std::max(0, static_cast<std::int32_t>(slot.spec->prompt.size()) - slot.n_cells());
+    }
   }
-  n_needed += static_cast<std::size_t>(store.n_parked());
-  return n_needed <= static_cast<std::size_t>(store.n_cells());
+  return n_needed <= store.n_cells();
 }
 
 bool SlotKeeper::fits(const CellStore& store, std::span<const Slot> slots,
                       std::int32_t n) noexcept {
-  for (const Slot& slot : slots) n += slot.n_cells();
-  return n + store.n_parked() <= store.n_cells();
+  return n + store.n_taken(slots) <= store.n_cells();
 }
 
 bool SlotKeeper::copy_next(CellStore& store) {
@@ -183,16 +173,6 @@ bool SlotKeeper::copy_next(CellStore& store) {
   return true;
 }
 
-bool SlotKeeper::copy_next(CellStore& store, KeptState& state) {
-  if (state.ticket == CellStore::kNoTicket) return false;
-  const bool is_lost = !store.holds(state.ticket) || !copy_part(store, state);
-  if (is_lost) counters_.n_cache_lost.add(1);
-  if (is_lost || state.is_copied()) {
-    store.unpark(std::exchange(state.ticket, CellStore::kNoTicket));
-  }
-  return true;
-}
-
 bool SlotKeeper::copy_part(CellStore& store, KeptState& state) {
   const auto n_all = static_cast<std::int32_t>(state.tokens.size());
   const std::int32_t n = std::min(part_size_.n(), n_all - state.n_copied);
@@ -208,12 +188,6 @@ bool SlotKeeper::copy_part(CellStore& store, KeptState& state) {
   }
   state.n_copied += n;
   return true;
-}
-
-bool SlotKeeper::is_copying() const noexcept {
-  return cache_.has_unfinished() || std::ranges::any_of(seatings_, [](const Seating& seating) {
-           return seating.state && seating.state->ticket != CellStore::kNoTicket;
-         });
 }
 
 void SlotKeeper::drop_stale(Stepper& stepper) {
@@ -251,10 +225,6 @@ void SlotKeeper::give_up(Stepper& stepper) noexcept {
   CellStore* store = stepper.cell_store();
   while (store != nullptr && drop_unfinished(*store)) {
   }
-  for (Seating& seating : seatings_) {
-    if (store == nullptr || !seating.state) continue;
-    store->unpark(std::exchange(seating.state->ticket, CellStore::kNoTicket));
-  }
   is_swept_ = store == nullptr;
   count();
 }
@@ -267,9 +237,7 @@ void SlotKeeper::dispose(CellStore* store, KeptState& state) noexcept {
 
 void SlotKeeper::put_back(CellStore* store, KeptState& state) noexcept {
   try {
-    if (state.ticket != CellStore::kNoTicket || state.is_copied()) {
-      return cache_.put(std::move(state));
-    }
+    return cache_.put(std::move(state));
   } catch (const std::bad_alloc&) {  // then it goes
   }
   dispose(store, state);

@@ -36,6 +36,7 @@ bool StateMover::begin_copy(CellStore& store, Slot& slot, SlotAction& action) {
   pieces->write_heads(state.bytes(), n_cells);
   state.tokens = slot.cells;
   state.lora_scales = slot.lora_scales;
+  state.cache_domain = slot.cache_domain;
   moves_.push_back({.slot = &slot, .action = &action, .pieces = std::move(pieces)});
   slot.move = SlotMove::kOut;
   return true;
@@ -101,6 +102,8 @@ StateMover::Progress StateMover::restore_next(CellStore& store) {
   size_.learn(n, steady_us() - begin_us, store.n_part_max());
   if (slot.n_cells() == n_all) {
     slot.lora_scales = state.lora_scales;
+    slot.cache_domain = state.cache_domain;
+    slot.has_moved_cells = false;
     slot.is_throwaway = false;
     finish(true);
   }

@@ -129,6 +129,7 @@ std::size_t Engine::read_slot_file(SlotAction& action, const std::string& direct
   std::size_t n_bytes = 0;
   action.state = unpaced::read_slot_file(directory, name, limits, n_bytes);
   action.state.lora_scales = std::move(lora_scales);
+  action.state.cache_domain = action.cache_domain;
   return n_bytes;
 }
 

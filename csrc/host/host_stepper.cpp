@@ -59,9 +59,10 @@ std::int32_t HostStepper::begin(Slot& slot) {
   if (n_prompt < 1 || n_prompt >= n_ctx()) {
     throw std::length_error("the prompt does not fit the slot's context");
   }
-  if (slot.lora_scales != spec.lora_scales) {
-    forget(slot);  // other adapters computed it
+  if (!slot.is_of_use_to(spec)) {
+    forget(slot);  // other adapters computed it, or it is somebody else's
     slot.lora_scales = spec.lora_scales;
+    slot.cache_domain = spec.cache_domain;
   }
   const llama_memory_t memory = llama_get_memory(model_->context());
   std::int32_t n_cached = 0;
@@ -83,6 +84,8 @@ std::int32_t HostStepper::begin(Slot& slot) {
   if (n_cached == 0) begin_at_first_cell(slot);
   draw_of(slot).is_open = false;
   slot.cells.resize(static_cast<std::size_t>(n_cached));
+  cells_.note_cut(slot, n_cached);
+  slot.has_moved_cells = slot.has_moved_cells && n_cached > 0;
   prefill_of(slot) = {.n_cached = n_cached, .n_told = n_cached};
   samplers_[static_cast<std::size_t>(slot.id)]->reset(
       spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt, spec.infill.get());
@@ -111,25 +114,32 @@ std::int32_t HostStepper::reuse_cells(Slot& slot) {
   if (spec.n_cache_reuse <= 0 || !model_->can_shift()) return n_past;
   cells_.unpark_all();
   const llama_memory_t memory = llama_get_memory(model_->context());
-  for_each_reusable_chunk(slot.cells, spec.prompt, n_past, spec.n_cache_reuse,
+  const std::int32_t n_common = n_past;
+  // What other slots have as well stays where it is.
+  const std::int32_t n_fixed = cells_.index().n_shared(slot.sequence);
+  for_each_reusable_chunk(slot.cells, spec.prompt, n_past, n_fixed, spec.n_cache_reuse,
                           [&](const ReusableChunk& chunk) {
                             llama_memory_seq_rm(memory, slot.sequence, chunk.to, chunk.from);
                             llama_memory_seq_add(memory, slot.sequence, chunk.from,
                                                  chunk.from + chunk.n, chunk.to - chunk.from);
                             n_past += chunk.n;
                           });
+  if (n_past > n_common) slot.has_moved_cells = true;
+  cells_.note_cut(slot, n_common);
   return n_past;
 }
 
-void HostStepper::shift_context(Slot& slot) noexcept {
+void HostStepper::shift_context(Slot& slot, std::span<Slot> slots) {
   const ContextShift shift =
       plan_context_shift(*slot.spec, slot.n_cells(), n_ctx(), model_->adds_bos());
   const std::int32_t end = shift.n_keep + shift.n_discard;
-  cells_.unpark_all();
+  own_cells_beyond(slot, end, slots);
   const llama_memory_t memory = llama_get_memory(model_->context());
   llama_memory_seq_rm(memory, slot.sequence, shift.n_keep, end);
   llama_memory_seq_add(memory, slot.sequence, end, slot.n_cells(), -shift.n_discard);
   slot.cells.erase(slot.cells.begin() + shift.n_keep, slot.cells.begin() + end);
+  cells_.note_cut(slot, shift.n_keep);
+  slot.has_moved_cells = true;
   ++slot.n_shifts;
 }
 
@@ -156,10 +166,12 @@ bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
   }
   slot.cells = state.tokens;
   slot.lora_scales = state.lora_scales;
+  slot.cache_domain = state.cache_domain;
   return true;
 }
 
 void HostStepper::forget(Slot& slot) {
+  slot.has_moved_cells = false;
   if (cells_.is_usable()) return cells_.discard(slot);
   llama_memory_seq_rm(llama_get_memory(model_->context()), slot.sequence, -1, -1);
   slot.cells.clear();
@@ -288,15 +300,6 @@ std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots)
     if (status != kNoCells) return status;
     if (!cells_.give_way() && (!kv_unified_ || !purge_idle(slots))) return status;
   }
-}
-
-bool HostStepper::purge_idle(std::span<Slot> slots) {
-  for (Slot& slot : slots) {
-    if (!slot.is_free() || slot.cells.empty()) continue;
-    forget(slot);
-    return true;
-  }
-  return false;
 }
 
 void HostStepper::run_share(Slot& slot, std::span<Slot> slots, EventPublisher& events) {

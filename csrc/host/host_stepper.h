@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "cells/cell_allotment.h"
 #include "decode/stepper.h"
 #include "grammar/masked_draw.h"
 #include "host/prompt_pass.h"
@@ -14,7 +15,6 @@
 #include "model/model.h"
 #include "sampling/logprobs.h"
 #include "sampling/sampler.h"
-#include "slots/cell_allotment.h"
 
 namespace unpaced {
 
@@ -98,14 +98,17 @@ class HostStepper final : public Stepper {
   // host_cells.cpp. Decides which slots compute in this step: see allot_cells().
   void allot(std::span<Slot> slots);
   [[nodiscard]] CellClaim claim_of(const Slot& slot) noexcept;
-  void give_up_cells(Slot& slot);
+  // But the first n_keep.
+  void give_up_cells(Slot& slot, std::int32_t n_keep);
   // Where nobody has cells the slot's are the first ones, in order: attention's sums depend on
   // where the cells lie, and a request alone is to find what it would on a fresh server.
   void begin_at_first_cell(const Slot& slot) noexcept;
   // Tokens of the prompt that the slot's cells hold already, moved to where they belong.
   [[nodiscard]] std::int32_t reuse_cells(Slot& slot);
   // A full slot drops the older part of its tokens.
-  void shift_context(Slot& slot) noexcept;
+  void shift_context(Slot& slot, std::span<Slot> slots);
+  // host_cells.cpp. No other sequence has the slot's cells from the n-th on: they may move.
+  void own_cells_beyond(Slot& slot, std::int32_t n, std::span<Slot> slots);
   // One llama_decode for `leader` and the slots that compute with the same adapters, and what
   // follows from it. False: they all wait for their grammars.
   bool step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events);
@@ -121,7 +124,7 @@ class HostStepper final : public Stepper {
   // llama_decode's status. Where the cells that all slots share run out, what is parked and then
   // idle slots lose theirs one after the other until the batch fits.
   [[nodiscard]] std::int32_t decode(const TokenBatch& batch, std::span<Slot> slots);
-  // False: no idle slot has cells.
+  // host_cells.cpp. False: no idle slot has cells.
   [[nodiscard]] bool purge_idle(std::span<Slot> slots);
   // After a successful decode of the slot's share: its cells, its events, its next token.
   void collect(Slot& slot, EventPublisher& events);

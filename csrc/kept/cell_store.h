@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "cells/prefix_index.h"
 #include "slots/slot.h"
 
 namespace unpaced {
@@ -30,6 +31,10 @@ class CellStore {
   [[nodiscard]] virtual std::int32_t n_cells() const noexcept = 0;
   // Under all tickets.
   [[nodiscard]] virtual std::int32_t n_parked() const noexcept = 0;
+  // Of these slots and under all tickets, each counted once.
+  [[nodiscard]] virtual std::int32_t n_taken(std::span<const Slot> slots) const noexcept = 0;
+  // Which sequences, of slots and of tickets, have cells in common.
+  [[nodiscard]] virtual const PrefixIndex& index() const noexcept = 0;
   // All tickets are out.
   [[nodiscard]] virtual bool is_full() const noexcept = 0;
   // A request computes faster in cells that parked ones leave free: attention on the CPU reads all
@@ -76,10 +81,10 @@ class CellStore {
   // The ticket's cells of these tokens, kBookCells at most, become the slot's too. They follow
   // those that it holds.
   virtual void lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) = 0;
-  // Some of the ticket's cells are a slot's too: lent, or lent and handed on.
-  [[nodiscard]] virtual bool is_lent(std::int32_t ticket) const noexcept = 0;
-  // All cells of the ticket, which is not lent and ends here, become those of a slot that holds
-  // none.
+  // The first n cells of `from` become those of `to` as well; kBookCells at most that it did not
+  // have. All that `to` holds are first cells of `from`.
+  virtual void share(const Slot& from, Slot& to, std::int32_t n) = 0;
+  // All cells of the ticket, which ends here, become those of a slot that holds none.
   virtual void give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) = 0;
 
   // The slot's cells are free as soon as they are needed, or swept.

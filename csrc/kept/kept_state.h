@@ -27,6 +27,8 @@ struct StatePart {
 struct KeptState {
   std::vector<TokenId> tokens;
   std::vector<float> lora_scales;  // as Slot has them
+  CacheDomain cache_domain = 0;    // as Slot has it
+  bool has_moved_cells = false;    // as Slot has it
   std::size_t n_bytes = 0;         // when it is there as a whole
   std::vector<StatePart> parts;    // from the first cell on
   std::int32_t n_copied = 0;       // cells of all parts

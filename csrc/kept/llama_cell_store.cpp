@@ -1,11 +1,18 @@
 #include "kept/llama_cell_store.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
+#include <new>
 #include <utility>
 
 namespace unpaced {
+namespace {
+
+constexpr std::size_t kSequencesMax = 256;  // LLAMA_MAX_SEQ
+
+}  // namespace
 
 std::int32_t LlamaCellStore::n_sequences(const llama_model* model, std::int32_t n_slots) {
   if (llama_model_is_recurrent(model) || llama_model_is_hybrid(model) ||
@@ -23,7 +30,7 @@ std::int32_t LlamaCellStore::n_sequences(const llama_model* model, std::int32_t 
 LlamaCellStore::LlamaCellStore(llama_context* context, std::int32_t n_slots)
     : context_(context),
       part_(static_cast<llama_seq_id>(llama_n_seq_max(context)) - 1),
-      slot_families_(static_cast<std::size_t>(n_slots), kNoFamily) {
+      index_(static_cast<std::int32_t>(llama_n_seq_max(context))) {
   for (llama_seq_id sequence = part_ - 1; sequence >= n_slots; --sequence) {
     free_.push_back(sequence);
   }
@@ -40,16 +47,20 @@ LlamaCellStore::Held* LlamaCellStore::find(std::int32_t ticket) noexcept {
 }
 
 void LlamaCellStore::exchange(Slot& slot, std::int32_t ticket) noexcept {
-  held_.push_back({.sequence = slot.sequence,
-                   .ticket = ticket,
-                   .n = slot.n_cells(),
-                   .family = std::exchange(family_of(slot), kNoFamily)});
+  held_.push_back({.sequence = slot.sequence, .ticket = ticket, .n = slot.n_cells()});
+  if (ticket == kNoTicket) disown(held_.back());
   slot.sequence = free_.back();
   free_.pop_back();
   slot.cells.clear();
 }
 
+void LlamaCellStore::disown(Held& held) noexcept {
+  held.ticket = kNoTicket;
+  index_.cut(held.sequence, 0);
+}
+
 void LlamaCellStore::release(Held& held) noexcept {
+  index_.cut(held.sequence, 0);
   llama_memory_seq_rm(memory(), held.sequence, -1, -1);
   free_.push_back(held.sequence);
   held_.erase(held_.begin() + (&held - held_.data()));
@@ -70,7 +81,11 @@ bool LlamaCellStore::sweep() noexcept {
 bool LlamaCellStore::give_way() noexcept {
   if (sweep()) return true;
   if (held_.empty()) return false;
-  held_.front().ticket = kNoTicket;
+  const auto is_its_own = [this](const Held& held) {
+    return index_.n_shared(held.sequence) < held.n;
+  };
+  const auto found = std::ranges::find_if(held_, is_its_own);
+  disown(found == held_.end() ? held_.front() : *found);
   return sweep();
 }
 
@@ -78,10 +93,42 @@ void LlamaCellStore::unpark_all() noexcept {
   while (!held_.empty()) release(held_.back());
 }
 
+void LlamaCellStore::unpark_beyond(const Slot& slot, std::int32_t n) noexcept {
+  for (std::size_t i = held_.size(); i-- > 0;) {
+    if (index_.n_common(slot.sequence, held_[i].sequence) > n) release(held_[i]);
+  }
+}
+
+bool LlamaCellStore::make_own(const Slot& slot, std::int32_t first, std::int32_t last) {
+  llama_memory_seq_cp(memory(), slot.sequence, part_, first, last);
+  const std::size_t n_bytes = llama_state_seq_get_size(context_, part_);
+  std::vector<std::uint8_t> state;
+  try {
+    state.resize(n_bytes);
+  } catch (const std::bad_alloc&) {
+    llama_memory_seq_rm(memory(), part_, -1, -1);
+    return false;
+  }
+  const std::size_t n_written =
+      llama_state_seq_get_data(context_, state.data(), state.size(), part_);
+  llama_memory_seq_rm(memory(), part_, -1, -1);
+  if (n_written != state.size()) return false;
+  // Where no cells are free it leaves the sequence empty.
+  if (llama_state_seq_set_data(context_, state.data(), state.size(), part_) != state.size()) {
+    llama_memory_seq_rm(memory(), part_, -1, -1);
+    return false;
+  }
+  llama_memory_seq_rm(memory(), slot.sequence, first, last);
+  llama_memory_seq_cp(memory(), part_, slot.sequence, -1, -1);
+  llama_memory_seq_rm(memory(), part_, -1, -1);
+  index_.cut(slot.sequence, first);
+  return true;
+}
+
 void LlamaCellStore::lose_all() noexcept {
   for (const Held& held : held_) free_.push_back(held.sequence);
   held_.clear();
-  std::ranges::fill(slot_families_, kNoFamily);
+  index_.clear();
 }
 
 std::int32_t LlamaCellStore::n_cells() const noexcept {
@@ -92,6 +139,16 @@ std::int32_t LlamaCellStore::n_parked() const noexcept {
   std::int32_t n = 0;
   for (const Held& held : held_) n += held.ticket == kNoTicket ? 0 : held.n;
   return n;
+}
+
+std::int32_t LlamaCellStore::n_taken(std::span<const Slot> slots) const noexcept {
+  std::array<PrefixIndex::Held, kSequencesMax> all;
+  std::size_t n = 0;
+  for (const Slot& slot : slots) all[n++] = {.sequence = slot.sequence, .n = slot.n_cells()};
+  for (const Held& held : held_) {
+    if (held.ticket != kNoTicket) all[n++] = {.sequence = held.sequence, .n = held.n};
+  }
+  return index_.n_distinct({all.data(), n});
 }
 
 bool LlamaCellStore::is_full() const noexcept { return free_.empty(); }
@@ -126,7 +183,7 @@ std::int32_t LlamaCellStore::park(Slot& slot) {
 void LlamaCellStore::unpark(std::int32_t ticket) noexcept {
   Held* held = find(ticket);
   if (held == nullptr) return;
-  held->ticket = kNoTicket;
+  disown(*held);
   if (held->n <= kBookCells) release(*held);
 }
 
@@ -134,12 +191,13 @@ void LlamaCellStore::discard(Slot& slot) noexcept {
   if (slot.n_cells() > kBookCells && !free_.empty()) return exchange(slot, kNoTicket);
   llama_memory_seq_rm(memory(), slot.sequence, -1, -1);
   slot.cells.clear();
-  family_of(slot) = kNoFamily;
+  index_.cut(slot.sequence, 0);
 }
 
 void LlamaCellStore::cut(Slot& slot, std::int32_t n_keep) noexcept {
   const std::int32_t n = std::max(n_keep, slot.n_cells() - kBookCells);
   llama_memory_seq_rm(memory(), slot.sequence, n, -1);
+  index_.cut(slot.sequence, n);
   slot.cells.resize(static_cast<std::size_t>(n));
 }
 
@@ -183,19 +241,19 @@ void LlamaCellStore::lend(std::int32_t ticket, Slot& slot, std::span<const Token
   const std::int32_t first = slot.n_cells();
   slot.cells.insert(slot.cells.end(), tokens.begin(), tokens.end());
   llama_memory_seq_cp(memory(), held.sequence, slot.sequence, first, slot.n_cells());
-  if (held.family == kNoFamily) held.family = held.ticket;  // a number that no other one has
-  family_of(slot) = held.family;
+  index_.share(held.sequence, slot.sequence, slot.n_cells());
 }
 
-bool LlamaCellStore::is_lent(std::int32_t ticket) const noexcept {
-  const std::int32_t family = find(ticket)->family;
-  return family != kNoFamily && std::ranges::count(slot_families_, family) > 0;
+void LlamaCellStore::share(const Slot& from, Slot& to, std::int32_t n) {
+  const std::int32_t first = to.n_cells();
+  to.cells.insert(to.cells.end(), from.cells.begin() + first, from.cells.begin() + n);
+  llama_memory_seq_cp(memory(), from.sequence, to.sequence, first, n);
+  index_.share(from.sequence, to.sequence, n);
 }
 
 void LlamaCellStore::give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) {
   slot.cells.assign(tokens.begin(), tokens.end());
   Held& held = *find(ticket);
-  family_of(slot) = held.family;
   free_.push_back(std::exchange(slot.sequence, held.sequence));
   held_.erase(held_.begin() + (&held - held_.data()));
 }

@@ -23,15 +23,26 @@ class LlamaCellStore final : public CellStore {
   // False: the context has no sequences for it.
   [[nodiscard]] bool is_usable() const noexcept { return held_.capacity() > 0; }
   // Where cells run short: frees those that are nobody's, else those of the ticket that is out for
-  // longest; kBookCells at most. False: there are none.
+  // longest, of those first whose cells no slot has as well; kBookCells at most. False: there are
+  // none.
   bool give_way() noexcept;
   // Cells of a slot are about to move: tickets that share them lose theirs.
   void unpark_all() noexcept;
+  // Tickets that have more than the slot's first n cells lose theirs.
+  void unpark_beyond(const Slot& slot, std::int32_t n) noexcept;
+  // The slot's cells [first, last) are its own from now on: those that other sequences have as well
+  // stay as they are, and the slot gets a copy. False: there are not enough free ones, or no
+  // memory, and nothing has happened.
+  [[nodiscard]] bool make_own(const Slot& slot, std::int32_t first, std::int32_t last);
+  // The slot's sequence has lost its cells from the n-th on, or they moved.
+  void note_cut(const Slot& slot, std::int32_t n) noexcept { index_.cut(slot.sequence, n); }
   // The KV was cleared.
   void lose_all() noexcept;
 
   [[nodiscard]] std::int32_t n_cells() const noexcept override;
   [[nodiscard]] std::int32_t n_parked() const noexcept override;
+  [[nodiscard]] std::int32_t n_taken(std::span<const Slot> slots) const noexcept override;
+  [[nodiscard]] const PrefixIndex& index() const noexcept override { return index_; }
   [[nodiscard]] bool is_full() const noexcept override;
   [[nodiscard]] bool prefers_low_cells() const noexcept override { return true; }
   void measure(const Slot& slot) override;
@@ -53,7 +64,7 @@ class LlamaCellStore final : public CellStore {
   [[nodiscard]] bool restore_part(Slot& slot, std::span<const TokenId> tokens,
                                   std::span<const std::byte> part) override;
   void lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override;
-  [[nodiscard]] bool is_lent(std::int32_t ticket) const noexcept override;
+  void share(const Slot& from, Slot& to, std::int32_t n) override;
   void give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override;
   void discard(Slot& slot) noexcept override;
   void cut(Slot& slot, std::int32_t n_keep) noexcept override;
@@ -65,21 +76,16 @@ class LlamaCellStore final : public CellStore {
     llama_seq_id sequence;
     std::int32_t ticket;  // kNoTicket: its cells are nobody's
     std::int32_t n;       // cells
-    std::int32_t family = kNoFamily;
     std::int32_t n_swept = 0;
   };
-  // Sequences that may have cells in common are of one family, slots' and held ones. No two slots
-  // are.
-  static constexpr std::int32_t kNoFamily = -1;
 
   [[nodiscard]] const Held* find(std::int32_t ticket) const noexcept;
   [[nodiscard]] Held* find(std::int32_t ticket) noexcept;
   // The slot's sequence is held from now on, and it gets another one. The caller knows that there
   // is one.
   void exchange(Slot& slot, std::int32_t ticket) noexcept;
-  [[nodiscard]] std::int32_t& family_of(const Slot& slot) noexcept {
-    return slot_families_[static_cast<std::size_t>(slot.id)];
-  }
+  // Its cells are nobody's from now on.
+  void disown(Held& held) noexcept;
   // Its cells are free, its sequence is for the next one.
   void release(Held& held) noexcept;
   [[nodiscard]] llama_memory_t memory() const noexcept { return llama_get_memory(context_); }
@@ -88,9 +94,9 @@ class LlamaCellStore final : public CellStore {
   // What part of a sequence is copied, or restored, is a sequence for that long: llama.h copies
   // whole ones.
   const llama_seq_id part_;
-  std::vector<Held> held_;                   // the oldest first
-  std::vector<llama_seq_id> free_;           // sequences without cells
-  std::vector<std::int32_t> slot_families_;  // by slot id
+  PrefixIndex index_;
+  std::vector<Held> held_;          // the oldest first
+  std::vector<llama_seq_id> free_;  // sequences without cells
   std::int32_t next_ticket_ = 0;
   std::size_t cell_bytes_ = 0;  // 0: not measured yet
   std::size_t head_bytes_ = 0;  // of a part, beside its cells

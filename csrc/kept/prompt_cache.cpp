@@ -38,21 +38,21 @@ KeptState* PromptCache::unfinished() noexcept {
 }
 
 bool PromptCache::wants(std::span<const TokenId> tokens, std::size_t n_bytes,
-                        std::span<const float> lora_scales) const noexcept {
+                        const CacheKey& key) const noexcept {
   if (!enabled() || tokens.empty() || n_bytes == 0) return false;
   if (n_bytes_max_ > 0 && n_bytes > static_cast<std::size_t>(n_bytes_max_)) return false;
   for (const KeptState& state : states_) {
-    if (!std::ranges::equal(state.lora_scales, lora_scales)) continue;
+    if (!has_key(state, key)) continue;
     if (common_prefix_length(state.tokens, tokens) == tokens.size()) return false;
   }
   return true;
 }
 
 void PromptCache::make_room(std::span<const TokenId> tokens, std::size_t n_bytes,
-                            std::span<const float> lora_scales) noexcept {
+                            const CacheKey& key) noexcept {
   for (auto it = states_.begin(); it != states_.end();) {
-    const bool is_contained = common_prefix_length(it->tokens, tokens) == it->tokens.size() &&
-                              std::ranges::equal(it->lora_scales, lora_scales);
+    const bool is_contained =
+        common_prefix_length(it->tokens, tokens) == it->tokens.size() && has_key(*it, key);
     it = is_contained ? drop(it) : std::next(it);
   }
   if (n_bytes_max_ < 0) return;
@@ -69,7 +69,7 @@ void PromptCache::put(KeptState state) {
 
 std::optional<KeptState> PromptCache::take(std::span<const TokenId> cells,
                                            std::span<const TokenId> prompt,
-                                           std::span<const float> lora_scales) noexcept {
+                                           const CacheKey& key) noexcept {
   const auto n_prompt = static_cast<float>(prompt.size());
   const auto n_held = static_cast<float>(common_prefix_length(cells, prompt));
   // An empty slot keeps nothing: any state is better.
@@ -77,7 +77,7 @@ std::optional<KeptState> PromptCache::take(std::span<const TokenId> cells,
   float best_similarity = n_held / n_prompt;
   auto best = states_.end();
   for (auto it = states_.begin(); it != states_.end(); ++it) {
-    if (!std::ranges::equal(it->lora_scales, lora_scales)) continue;
+    if (!has_key(*it, key)) continue;
     const auto n_common = static_cast<float>(common_prefix_length(it->tokens, prompt));
     const float keep = n_common / static_cast<float>(it->tokens.size());
     const float similarity = n_common / n_prompt;
@@ -91,6 +91,18 @@ std::optional<KeptState> PromptCache::take(std::span<const TokenId> cells,
   std::optional<KeptState> state(std::move(*best));
   states_.erase(best);
   return state;
+}
+
+std::size_t PromptCache::longest_match(std::span<const TokenId> prompt,
+                                       const CacheKey& key) const noexcept {
+  std::size_t n_longest = 0;
+  for (const KeptState& state : states_) {
+    if (!has_key(state, key)) continue;
+    const std::size_t n = common_prefix_length(state.tokens, prompt);
+    const float keep = static_cast<float>(n) / static_cast<float>(state.tokens.size());
+    if (keep >= kKeepAtLeast) n_longest = std::max(n_longest, n);
+  }
+  return n_longest;
 }
 
 }  // namespace unpaced

@@ -2,6 +2,7 @@
 // comes back from. Decode thread only; used between steps.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -12,10 +13,17 @@
 
 namespace unpaced {
 
+// What a prompt was computed with and for whom, as Slot has both.
+struct CacheKey {
+  std::span<const float> lora_scales;
+  CacheDomain cache_domain = 0;
+};
+
 // The rules are llama-server's (llama.cpp 0c1e57098 tools/server/server-task.cpp:1691-1900): a
 // prompt that another one begins with is not kept twice, the oldest goes first, and a state is
 // taken only if it fits the new prompt better than what the slot holds and at least a quarter of it
-// is of use. States computed with other adapters have nothing to do with each other.
+// is of use. States computed with other adapters or for other cache domains have nothing to do with
+// each other.
 class PromptCache {
  public:
   // -1: no limit, 0: off.
@@ -27,18 +35,28 @@ class PromptCache {
 
   // True if a state of these tokens and this size is to be kept: it is not there yet and can fit.
   [[nodiscard]] bool wants(std::span<const TokenId> tokens, std::size_t n_bytes,
-                           std::span<const float> lora_scales = {}) const noexcept;
+                           const CacheKey& key = {}) const noexcept;
   // Drops what the new state makes superfluous and the oldest ones beyond the limit. The caller
   // asks wants() first, then makes room before it puts the state.
   void make_room(std::span<const TokenId> tokens, std::size_t n_bytes,
-                 std::span<const float> lora_scales = {}) noexcept;
+                 const CacheKey& key = {}) noexcept;
   // It counts with all its bytes from now on, copied or not.
   void put(KeptState state);
 
   // The state that serves `prompt` best, if it does so better than a slot that holds `cells`.
   [[nodiscard]] std::optional<KeptState> take(std::span<const TokenId> cells,
                                               std::span<const TokenId> prompt,
-                                              std::span<const float> lora_scales = {}) noexcept;
+                                              const CacheKey& key = {}) noexcept;
+  // How much of the prompt's beginning take() could give to a slot that holds nothing.
+  [[nodiscard]] std::size_t longest_match(std::span<const TokenId> prompt,
+                                          const CacheKey& key = {}) const noexcept;
+  // Those whose cells are under a ticket, with this key.
+  template <class Visit>
+  void visit_parked(const CacheKey& key, Visit visit) const {
+    for (const KeptState& state : states_) {
+      if (state.ticket != CellStore::kNoTicket && has_key(state, key)) visit(state);
+    }
+  }
 
   // The last one that was put.
   [[nodiscard]] const KeptState& newest() const noexcept { return states_.back(); }
@@ -61,6 +79,10 @@ class PromptCache {
 
  private:
   using States = std::list<KeptState>;
+  [[nodiscard]] static bool has_key(const KeptState& state, const CacheKey& key) noexcept {
+    return state.cache_domain == key.cache_domain &&
+           std::ranges::equal(state.lora_scales, key.lora_scales);
+  }
   States::iterator drop(States::iterator it) noexcept;
   void forget(const KeptState& state) noexcept;
 

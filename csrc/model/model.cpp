@@ -127,7 +127,7 @@ llama_context_params make_context_params(const EngineConfig& config, const llama
   params.type_v = static_cast<ggml_type>(config.cache_type_v);
   params.no_perf = true;
   // One slot shares its cells with nobody, either way.
-  const bool may_park = config.cache_bytes_max != 0 && (config.kv_unified || config.n_slots == 1);
+  const bool may_park = config.n_slots == 1 ? config.cache_bytes_max != 0 : config.kv_unified;
   const std::int32_t n_parked = may_park ? LlamaCellStore::n_sequences(model, config.n_slots) : 0;
   const std::uint32_t n_sequences = params.n_seq_max + static_cast<std::uint32_t>(n_parked);
   if (n_parked > 0 && n_sequences <= params.n_ubatch) {
@@ -138,6 +138,18 @@ llama_context_params make_context_params(const EngineConfig& config, const llama
   }
   apply_context_options(config.options, params);
   return params;
+}
+
+std::string why_prefixes_are_not_shared(const EngineConfig& config, const llama_model* model) {
+  if (config.n_slots == 1) return "there is one slot";
+  if (!config.kv_unified) return "each slot has cells of its own (--kv-unified shares them)";
+  if (llama_model_is_recurrent(model) || llama_model_is_hybrid(model)) {
+    return "the model's recurrent state cannot be cut at a token";
+  }
+  if (llama_model_n_swa(model) > 0) return "the model's sliding window drops cells of a prefix";
+  const std::uint32_t n_sequences = make_context_params(config, model).n_seq_max;
+  if (n_sequences > static_cast<std::uint32_t>(config.n_slots)) return "";
+  return "so many slots leave no sequences for it (at most a third of 256, or of --ubatch-size)";
 }
 
 void Model::make_context(const EngineConfig& config) {

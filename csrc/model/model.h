@@ -33,6 +33,9 @@ struct LoadProgress {
 // llama.cpp's parameters for the engine's context, without callbacks.
 [[nodiscard]] llama_context_params make_context_params(const EngineConfig& config,
                                                        const llama_model* model);
+// Why slots do not share the cells of common prefixes; empty: they do.
+[[nodiscard]] std::string why_prefixes_are_not_shared(const EngineConfig& config,
+                                                      const llama_model* model);
 
 class Model {
  public:

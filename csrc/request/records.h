@@ -10,6 +10,8 @@
 namespace unpaced {
 
 using RequestId = std::uint64_t;
+// Requests reuse one another's prefixes within a domain alone.
+using CacheDomain = std::uint64_t;
 struct RequestSpec;  // request.h
 struct SlotAction;   // slot_action.h
 

@@ -36,6 +36,7 @@ struct RequestSpec {
   // When its reasoning must end; null: whenever the model ends it. Of this request alone.
   std::shared_ptr<ReasoningBudget> reasoning_budget;
   std::vector<float> lora_scales;    // one for each adapter that is loaded
+  CacheDomain cache_domain = 0;      // only requests of the same one reuse its cells, and it theirs
   std::int32_t max_tokens = -1;      // -1: until EOS or the end of the context
   std::int32_t n_probs = 0;          // top-N logprobs with every token
   bool want_logprob = false;         // the sampled token's own logprob

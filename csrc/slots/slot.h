@@ -43,6 +43,10 @@ struct Slot {
   std::vector<TokenId> cells;
   // What the cells were computed with: one scale for each adapter that is loaded.
   std::vector<float> lora_scales;
+  // Whose they are: requests of other domains do not reuse them.
+  CacheDomain cache_domain = 0;
+  // Some of the cells were computed for another place, by a context shift or as a chunk that moved.
+  bool has_moved_cells = false;
   // The request that filled the cells asked for no reuse: they are not copied to host memory.
   bool is_throwaway = false;
   std::int32_t n_decoded = 0;
@@ -60,6 +64,10 @@ struct Slot {
   // The next step computes something for it.
   [[nodiscard]] bool steps() const noexcept {
     return phase != SlotPhase::kIdle && phase != SlotPhase::kSeating;
+  }
+  // The request may reuse the cells.
+  [[nodiscard]] bool is_of_use_to(const RequestSpec& request) const noexcept {
+    return cache_domain == request.cache_domain && lora_scales == request.lora_scales;
   }
   [[nodiscard]] std::int32_t n_cells() const noexcept {
     return static_cast<std::int32_t>(cells.size());

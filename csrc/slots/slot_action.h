@@ -16,9 +16,10 @@ struct SlotAction {
   RequestId id = 0;
   SlotActionKind kind = SlotActionKind::kCopy;
   std::int32_t slot = 0;
-  SlotState state;            // kCopy: filled by the decode thread; kRestore: what it puts in
-  std::int32_t n_tokens = 0;  // result: tokens copied, restored or erased
-  bool succeeded = false;     // result
+  SlotState state;               // kCopy: filled by the decode thread; kRestore: what it puts in
+  CacheDomain cache_domain = 0;  // kRestore: whose requests may reuse the state
+  std::int32_t n_tokens = 0;     // result: tokens copied, restored or erased
+  bool succeeded = false;        // result
 };
 
 }  // namespace unpaced

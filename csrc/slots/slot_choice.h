@@ -19,7 +19,7 @@ struct SlotChoice {
 // slot; else the free one whose tokens begin with more than `similarity` of the prompt, the most of
 // them first; else the one unused for longest. A request that may reuse nothing has no likeness to
 // any slot (llama-server would let it spoil the slot that is most like it), nor has one to a slot
-// whose cells were computed with other adapters.
+// whose cells were computed with other adapters or for another cache domain.
 [[nodiscard]] inline SlotChoice choose_slot(std::span<Slot> slots, const RequestSpec& spec,
                                             float similarity) noexcept {
   Slot* best = nullptr;
@@ -29,7 +29,7 @@ struct SlotChoice {
       spec.id_slot < 0 ? -1 : spec.id_slot % static_cast<std::int32_t>(slots.size());
   for (Slot& slot : slots) {
     if (!slot.is_free() || slot.cells.empty() || !spec.cache_prompt || similarity == 0.0F) continue;
-    if (slot.lora_scales != spec.lora_scales) continue;
+    if (!slot.is_of_use_to(spec)) continue;
     if (wanted >= 0 && slot.id != wanted) continue;
     const auto n_common = static_cast<float>(common_prefix_length(slot.cells, spec.prompt));
     const float this_similarity = n_common / n_prompt;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/token.h"
+#include "request/records.h"
 #include "slots/state_pieces.h"
 
 namespace unpaced {
@@ -15,6 +16,7 @@ namespace unpaced {
 struct SlotState {
   std::vector<TokenId> tokens;
   std::vector<float> lora_scales;     // as Slot has them
+  CacheDomain cache_domain = 0;       // as Slot has it
   std::unique_ptr<std::byte[]> data;  // as llama_state_seq_get_data writes them
   std::size_t n_bytes = 0;
   std::optional<StatePieces> pieces;  // where it is known to be sound, and can be cut

@@ -31,6 +31,14 @@ class EngineStats:
     n_tokens_prompt: int
     """Prompt tokens computed; those reused from the KV are in n_tokens_cached."""
     n_tokens_cached: int
+    n_prefix_waits: int
+    """Requests that waited for another one to compute their common prefix."""
+    n_tokens_shared: int
+    """Of n_tokens_cached, those in cells that other sequences held as well."""
+    n_cells_shared: int
+    """Cells that several sequences hold now."""
+    n_cells_repeated: int
+    """What running slots' cells together are more than they are, each counted once."""
     n_requests_started: int
     n_requests_finished: int
     n_requests_cancelled: int

@@ -45,6 +45,8 @@ class ModelInfo:
     chat_template_tool_use: str | None = None
     """A second template, for requests with tools."""
     sampling_metadata: Mapping[str, str] = field(default_factory=dict)
+    why_prefixes_are_not_shared: str = ""
+    """Empty: slots share the cells of common prefixes."""
 
 
 def describe(description: str, n_params: int) -> str:

@@ -109,7 +109,14 @@ class NativeRequests:
             spec.limits = self._native.make_text_limits(
                 request.n_indent, request.t_max_ms, request.special, request.preserved_tokens
             )
-        for name in ("cache_prompt", "id_slot", "n_cache_reuse", "n_keep", "n_discard"):
+        for name in (
+            "cache_prompt",
+            "cache_domain",
+            "id_slot",
+            "n_cache_reuse",
+            "n_keep",
+            "n_discard",
+        ):
             setattr(spec, name, getattr(request, name))
         scales = request.lora_scales
         spec.lora_scales = list(self._start_scales() if scales is None else scales)

@@ -19,10 +19,10 @@ class SequenceRequest:
     the end of the context; 0 computes the prompt only. `n_probs`: this many best alternatives with
     every token, as natural logarithms of the plain softmax of the logits, or, with
     `post_sampling_probs`, as probabilities after the chain. `prompt_logprobs`: the same for every
-    prompt token but the first. `cache_prompt`: reuse the prefix that the slot still holds;
-    `n_cache_reuse`: also chunks of at least so many tokens further on (0: none). `id_slot`: the
-    slot to wait for, modulo their number; -1: any. `n_keep`, `n_discard`: tokens of the beginning
-    that a context shift keeps (-1: the prompt) and the number it drops after them (0: half).
+    prompt token but the first. `cache_prompt`: reuse prefixes that sequences of the same
+    `cache_domain` (64 bits) hold; `n_cache_reuse`: also chunks of at least so many tokens further
+    on (0: none). `id_slot`: the slot to wait for, modulo their number; -1: any. `n_keep`,
+    `n_discard`: tokens that a context shift keeps (-1: the prompt) and drops after them (0: half).
 
     `stop`: whole UTF-8 characters, at most MAX_STOP_BYTES together. The token after which the
     answer's bytes hold one of them is the last one, and is published. Control tokens have no text
@@ -36,9 +36,8 @@ class SequenceRequest:
     `lora_scales`: one for each adapter of `ModelOptions.loras`; None: theirs. Cells that others
     computed are not reused; slots with the same ones decode together.
 
-    `grammar`: what the sequence must be, of `Engine.compile_grammar`; when it is complete only the
-    tokens that end the text may come. `reasoning_budget`: when its reasoning must end; None:
-    whenever the model ends it.
+    `grammar`: what the sequence must be; when it is complete only tokens that end the text may
+    come. `reasoning_budget`: when its reasoning must end; None: whenever the model ends it.
     """
 
     prompt: Sequence[int]
@@ -48,6 +47,7 @@ class SequenceRequest:
     post_sampling_probs: bool = False
     prompt_logprobs: bool = False
     cache_prompt: bool = True
+    cache_domain: int = 0
     stop: tuple[bytes, ...] = ()
     special: bool = False
     preserved_tokens: tuple[int, ...] = ()

@@ -57,6 +57,10 @@ class Slots:
         """Tokens in each slot's KV after the last step."""
         return [self._native.n_cells(slot) for slot in range(self.n_slots)]
 
+    def n_cells_shared(self) -> list[int]:
+        """Those of them that other slots, or prompts without one, hold in the same cells."""
+        return [self._native.n_cells_shared(slot) for slot in range(self.n_slots)]
+
     async def save(self, slot: int, directory: Path, name: str) -> SlotTransfer:
         """Write the slot's state to `directory`/`name`, in llama-server's format.
 
@@ -72,15 +76,22 @@ class Slots:
         return SlotTransfer(n_tokens=action.n_tokens, n_bytes=n_bytes, elapsed_ms=elapsed_ms)
 
     async def restore(
-        self, slot: int, directory: Path, name: str, lora_scales: Sequence[float] = ()
+        self,
+        slot: int,
+        directory: Path,
+        name: str,
+        lora_scales: Sequence[float] = (),
+        cache_domain: int = 0,
     ) -> SlotTransfer:
         """Put a saved state in the place of what the slot holds; a failure leaves it empty.
 
         `lora_scales`: those of each adapter that the state must have been computed with.
+        `cache_domain`: whose requests may reuse it.
         Raises: as `save`; SlotFileError also where the state does not fit model or context.
         """
         begin = time.perf_counter()
         action = self._make_action(_RESTORE, slot)
+        action.cache_domain = cache_domain
         read = partial(self._native.read_slot_file, lora_scales=list(lora_scales))
         n_bytes = await self._in_thread(read, action, directory, name)
         await self._run(action)

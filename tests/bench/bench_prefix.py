@@ -11,6 +11,10 @@ in turn, ABBA, while the other one idles. `cached` is what each says it reused. 
 comes before that to fill the slot; it is not counted. `CPU` is what all threads of a server used
 for a request: with one ggml thread it is what the time would be on a machine that has nothing else
 to do.
+
+With `--crowd N` it is N requests whose prompts have their first `--prompt` tokens in common, at
+once and one after the other: the time until the last one is answered, and the tokens that were
+computed. Then `--repeats` are rounds, each with a prefix that nobody holds yet.
 """
 
 import argparse
@@ -27,6 +31,7 @@ from typing import Any
 
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.peer import Peer
+from tests.bench.rig.prefix_crowd import crowd_table, run_crowd
 from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 from tests.bench.rig.sse_client import stream_completion
@@ -177,7 +182,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=40, help="requests a start")
     parser.add_argument("--starts", type=int, default=6, help="pairs of processes")
     parser.add_argument("--pause", type=float, default=0.05, help="seconds before each request")
-    parser.add_argument("--out", type=Path, help="folder for results/prefix.json and prefix.md")
+    parser.add_argument("--crowd", type=int, default=0, help="requests that begin alike")
+    parser.add_argument("--out", type=Path, help="folder for results and prefix.md")
     arguments = parser.parse_args()
     words = ["PEER" if w == str(arguments.peer) else Path(w).name for w in sys.argv[1:]]
     report: dict[str, Any] = {
@@ -185,8 +191,15 @@ def main() -> None:
         "hardware": describe_hardware(),
         "n_prompt": arguments.prompt,
         "n_tail": arguments.tail,
-        "results": [run_model(arguments, model) for model in arguments.model],
     }
+    if arguments.crowd > 0:
+        report["results"] = [r for model in arguments.model for r in run_crowd(arguments, model)]
+        report["load"] = os.getloadavg()[0]
+        print(crowd_table(report))
+        if arguments.out is not None:
+            save_figures(arguments.out, "prefix_crowd", report)
+        return
+    report["results"] = [run_model(arguments, model) for model in arguments.model]
     report["load"] = os.getloadavg()[0]
     text = markdown(report)
     print(text)

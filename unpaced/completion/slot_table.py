@@ -43,15 +43,23 @@ class SlotTable:
         """Slots without a sequence."""
         return self.running().count(False)
 
-    def to_json(self, n_ctx: int, n_cells: list[int]) -> list[dict[str, Any]]:
-        """llama-server's array. `n_ctx`: tokens a slot may hold; `n_cells`: what each one holds.
+    def to_json(
+        self, n_ctx: int, n_cells: list[int], n_cells_shared: list[int]
+    ) -> list[dict[str, Any]]:
+        """llama-server's array. `n_ctx`: tokens a slot may hold; `n_cells`: what each one holds;
+        `n_cells_shared`, which is ours: those of them that others hold in the same cells.
 
         Source: llama.cpp 0c1e57098, tools/server/server-context.cpp:657-695.
         """
-        return [_item(slot, task, n_ctx, n_cells[slot]) for slot, task in enumerate(self._tasks)]
+        return [
+            _item(slot, task, n_ctx, n_cells[slot], n_cells_shared[slot])
+            for slot, task in enumerate(self._tasks)
+        ]
 
 
-def _item(slot: int, task: _Task | None, n_ctx: int, n_cells: int) -> dict[str, Any]:
+def _item(
+    slot: int, task: _Task | None, n_ctx: int, n_cells: int, n_cells_shared: int
+) -> dict[str, Any]:
     is_processing = task is not None and task.choice.ticket.is_granted
     item: dict[str, Any] = {
         "id": slot,
@@ -69,6 +77,7 @@ def _item(slot: int, task: _Task | None, n_ctx: int, n_cells: int) -> dict[str, 
         "n_prompt_tokens": n_cells,
         "n_prompt_tokens_processed": timings.n_processed - timings.n_cached if is_processing else 0,
         "n_prompt_tokens_cache": timings.n_cached if is_processing else 0,
+        "n_cells_shared": n_cells_shared,
         "params": params.to_defaults_json(),
         "next_token": [
             {

@@ -12,7 +12,7 @@ class KvUse(NamedTuple):
 
     n_cells: int
     n_running: int
-    """Of requests that run. Prompts that share cells count each."""
+    """Of requests that run, each counted once, however many share it."""
     n_idle: int
     """What idle slots keep for later prompts; whoever needs the cells gets them."""
 
@@ -27,6 +27,7 @@ class KvUse(NamedTuple):
         for cells, is_running in zip(engine.slots.n_cells(), slots.running(), strict=False):
             n_running += cells if is_running else 0
             n_idle += 0 if is_running else cells
+        n_running -= min(n_running, engine.stats().n_cells_repeated)
         return cls(engine.model.n_ctx * n_pools, n_running, n_idle)
 
     @property

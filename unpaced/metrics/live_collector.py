@@ -78,6 +78,7 @@ class LiveCollector(Collector):
             ("kv_cells_running", "KV cells of requests that run", kv.n_running),
             ("kv_cells_idle", "KV cells that idle slots keep for later prompts", kv.n_idle),
             ("kv_used_ratio", "Part of the KV cells that requests need which run", kv.ratio),
+            ("kv_cells_shared", "KV cells that several prompts share", stats.n_cells_shared),
             ("prompt_cache_bytes", "Host memory of prompts without a slot", stats.n_cache_bytes),
             ("prompt_cache_prompts", "Prompts kept in host memory", stats.n_cache_states),
             (
@@ -113,6 +114,16 @@ class LiveCollector(Collector):
                 stats.n_tokens_device,
             ),
             ("engine_prompt_tokens", "Prompt tokens the engine computed", stats.n_tokens_prompt),
+            (
+                "prefix_shared_tokens",
+                "Prompt tokens taken over by sharing the cells of others that hold them",
+                stats.n_tokens_shared,
+            ),
+            (
+                "prefix_waits",
+                "Requests that waited for another one to compute their common prefix",
+                stats.n_prefix_waits,
+            ),
             (
                 "engine_requests_failed",
                 "Requests the engine ended by a fault",

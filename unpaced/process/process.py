@@ -147,6 +147,10 @@ class ServerProcess:
             tell_kernels(self._log, decode_loop, self._settings.kernels)
         if self._settings.kernels == "own" and decode_loop.loop == "host":
             self._log.warning("--kernels has no effect: the GPU does not run the token loop")
+        if self._settings.n_slots > 1 and model.why_prefixes_are_not_shared:
+            self._log.info(
+                "slots do not share common prefixes", reason=model.why_prefixes_are_not_shared
+            )
         tell_memory(self._log, decode_loop, self._engine.stats().n_window_graphs)
         tell_threads(self._log, placement)
         self._log.info(

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from engine_ext import Grammar, ReasoningBudget, SequenceRequest
+from engine_ext import Grammar, ReasoningBudget, SequenceRequest, client_key
 from unpaced.grammar.spec import GrammarSpec
+from unpaced.request.cache_domain import cache_domain
 from unpaced.request.compiled_grammar import compile_grammar
 from unpaced.request.effective_params import EffectiveParams
 from unpaced.request.engine_stops import engine_stops
@@ -55,6 +56,7 @@ class CompiledRequest:
             n_cache_reuse=(
                 settings.cache_reuse if body.n_cache_reuse is None else body.n_cache_reuse
             ),
+            cache_domain=cache_domain(client_key.get(), body.cache_salt),
             id_slot=-1 if body.id_slot is None else body.id_slot,
             n_keep=params.n_keep,
             n_discard=params.n_discard,

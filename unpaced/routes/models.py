@@ -145,6 +145,10 @@ def _engine_facts(host: ModelHost) -> dict[str, Any]:
         "n_threads": placement.n_threads,
         "n_threads_batch": placement.n_threads_batch,
         "decode_loop": asdict(host.engine.decode_loop),
+        "shared_prefixes": {
+            "is_on": not host.engine.model.why_prefixes_are_not_shared,
+            "reason": host.engine.model.why_prefixes_are_not_shared,
+        },
         "window_graphs": stats.n_window_graphs,
         "host_requests": dict(stats.n_requests_host),
     }

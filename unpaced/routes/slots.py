@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine_ext import EngineBusy, EngineError, SlotFileError, SlotNameError
+from engine_ext import EngineBusy, EngineError, SlotFileError, SlotNameError, client_key
 from unpaced.completion.admission import Admission
 from unpaced.http.body import read_object
 from unpaced.http.errors import (
@@ -20,6 +20,7 @@ from unpaced.http.errors import (
     unavailable,
 )
 from unpaced.http.routing import Routes
+from unpaced.request.cache_domain import cache_domain
 from unpaced.request.model_host import ModelHost
 from unpaced.routes.parts import completions_of, host_of
 from unpaced.values.json_values import json_type
@@ -40,7 +41,10 @@ async def slots(request: Request) -> Response:
         raise not_supported("This server does not support slots endpoint. Start it with `--slots`")
     if request.query_params.get("fail_on_no_slot") and completions.slots.n_idle == 0:
         raise unavailable("no slot available")
-    items = completions.slots.to_json(host.engine.model.n_ctx, host.engine.slots.n_cells())
+    engine_slots = host.engine.slots
+    items = completions.slots.to_json(
+        host.engine.model.n_ctx, engine_slots.n_cells(), engine_slots.n_cells_shared()
+    )
     body: Any = items
     if request.query_params.get("queue"):
         body = {"slots": items, "queue": _queue(completions.admission)}
@@ -111,7 +115,9 @@ async def _transfer(
     transfer = (
         await engine_slots.save(slot, folder, name)
         if is_save
-        else await engine_slots.restore(slot, folder, name, host.lora_scales)
+        else await engine_slots.restore(
+            slot, folder, name, host.lora_scales, cache_domain(client_key.get())
+        )
     )
     done, moved, ms = (
         ("n_saved", "n_written", "save_ms") if is_save else ("n_restored", "n_read", "restore_ms")

@@ -51,6 +51,8 @@ class CompletionBody(SamplingFields):
     """What `samplers` named and is left out; `parse_completion` sets it."""
     post_sampling_probs: Annotated[bool | None, Switch()] = None
     cache_prompt: Annotated[bool | None, Switch()] = None
+    cache_salt: Annotated[str | None, Text(4096)] = None
+    """Only requests with the same one share cells and kept prompts, whatever their API keys."""
     return_tokens: Annotated[bool | None, Switch()] = None
     return_progress: Annotated[bool | None, Switch()] = None
     # Chat answers are parsed by it; a plain completion only shows it among its settings.
@@ -119,6 +121,8 @@ def _field_error(error: ValidationError, names: dict[str, str]) -> ApiError:
 
 
 def _check_together(body: CompletionBody) -> None:
+    if body.cache_salt == "":
+        raise invalid_field("cache_salt", "must not be empty")
     if body.prompt is None:
         raise invalid('"prompt" is required', param="prompt")
     options = body.stream_options

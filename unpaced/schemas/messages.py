@@ -17,6 +17,7 @@ PASSED: Final = frozenset(SamplingFields.model_fields) | {
     "model",
     "stream",
     "cache_prompt",
+    "cache_salt",
     "id_slot",
     "priority",
     "chat_template_kwargs",

@@ -26,6 +26,10 @@ class DeviceCellStore final : public CellStore {
 
   [[nodiscard]] std::int32_t n_cells() const noexcept override { return books_.n_cells(); }
   [[nodiscard]] std::int32_t n_parked() const noexcept override { return books_.n_parked(); }
+  [[nodiscard]] std::int32_t n_taken(std::span<const Slot> slots) const noexcept override {
+    return books_.n_taken(slots);
+  }
+  [[nodiscard]] const PrefixIndex& index() const noexcept override { return books_.index(); }
   [[nodiscard]] bool is_full() const noexcept override { return books_.is_full(); }
   void measure(const Slot& slot) override { static_cast<void>(slot); }
   [[nodiscard]] std::size_t part_bytes(std::int32_t n) const noexcept override {
@@ -51,9 +55,7 @@ class DeviceCellStore final : public CellStore {
   void lend(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override {
     books_.lend(ticket, slot, tokens);
   }
-  [[nodiscard]] bool is_lent(std::int32_t ticket) const noexcept override {
-    return books_.is_lent(ticket);
-  }
+  void share(const Slot& from, Slot& to, std::int32_t n) override { books_.share(from, to, n); }
   void give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override {
     books_.give_back(ticket, slot, tokens);
   }

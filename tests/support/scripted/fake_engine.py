@@ -197,6 +197,9 @@ class FakeSlots:
     def n_cells(self) -> list[int]:
         return self.cells
 
+    def n_cells_shared(self) -> list[int]:
+        return [0] * len(self.cells)
+
 
 class FakeEngine:
     """`sequences` holds what was submitted; `answer`, if set, is played at once for each."""
@@ -352,6 +355,10 @@ class FakeEngine:
             n_tokens_device=0,
             n_tokens_prompt=8,
             n_tokens_cached=7,
+            n_prefix_waits=0,
+            n_tokens_shared=0,
+            n_cells_shared=0,
+            n_cells_repeated=0,
             n_requests_started=6,
             n_requests_finished=5,
             n_requests_cancelled=4,

@@ -1,6 +1,6 @@
 // The keeper's turns where prompts share their beginning.
 #include <cstdint>
-#include <utility>
+#include <functional>
 #include <vector>
 
 #include "check.h"
@@ -9,6 +9,8 @@
 namespace {
 
 using unpaced::RequestSpec;
+using unpaced::Slot;
+using unpaced::SlotPhase;
 using unpaced::TokenId;
 using unpaced::test::prompt_of;
 using unpaced::test::Seats;
@@ -36,8 +38,7 @@ struct Lent {
   RequestSpec first;
 };
 
-// What another request's prompt shares cells with stays where it is: a slot's cells may move.
-TEST(a_prompt_whose_cells_are_lent_comes_back_as_a_copy) {
+TEST(a_prompt_whose_cells_are_lent_comes_back_without_a_copy) {
   for (const std::int32_t n_shared : {1, 100}) {
     Lent lent(2, n_shared);
     Seats& seats = lent.seats;
@@ -45,15 +46,12 @@ TEST(a_prompt_whose_cells_are_lent_comes_back_as_a_copy) {
     CHECK_EQ(seats.slots[0].n_cells(), n_shared);
     RequestSpec again = spec_of(prompt_of(310));
     seats.submit(1, again);
-    CHECK_EQ(store.parked.size(), 1U);
-    CHECK(!seats.turn(1));
-    const std::int32_t n_copied_at_first = store.n_copied;
-    while (!seats.turn(1)) {
-    }
-    CHECK_EQ(seats.slots[1].n_cells(), 300);
-    CHECK(store.n_copied > n_copied_at_first);  // part by part
-    CHECK_EQ(store.n_restored, store.n_copied);
     CHECK(store.parked.empty());
+    CHECK(seats.turn(1));
+    CHECK_EQ(seats.slots[1].n_cells(), 300);
+    CHECK_EQ(store.n_restored, 0);
+    CHECK_EQ(store.index().n_common(seats.slots[0].sequence, seats.slots[1].sequence), n_shared);
+    CHECK_EQ(store.n_taken(seats.slots), 300);
     seats.finish_work();
     CHECK_EQ(seats.counters.n_cache_states.get(), 0U);
     CHECK_EQ(seats.counters.n_cache_lost.get(), 0U);
@@ -83,68 +81,158 @@ TEST(a_prompt_whose_cells_its_own_slot_had_lent_comes_back_at_once) {
   CHECK_EQ(seats.counters.n_cache_lost.get(), 0U);
 }
 
-// The copy under way and what comes back do not fit beside one another.
-TEST(where_cells_are_short_what_is_lent_is_copied_first) {
-  Lent lent(2);
-  Seats& seats = lent.seats;
-  TokenStore& store = seats.stepper.store;
-  store.n_all = 450;
-  RequestSpec again = spec_of(prompt_of(300));
-  seats.submit(1, again);
-  while (!seats.turn(1)) {
-    CHECK(store.n_restored == 0 || store.parked.empty());
-  }
-  CHECK_EQ(seats.slots[1].n_cells(), 300);
+// --- requests that run at the same time --------------------------------------------------------
+
+// Slot i runs `prompt`, of which it holds n tokens.
+void run(Seats& seats, std::size_t i, RequestSpec& spec, std::int32_t n) {
+  seats.submit(i, spec);
+  CHECK(seats.turn(i));
+  seats.slots[i].phase = n < std::ssize(spec.prompt) ? SlotPhase::kPrefill : SlotPhase::kDecode;
+  seats.slots[i].cells.assign(spec.prompt.begin(), spec.prompt.begin() + n);
 }
 
-TEST(what_is_lost_of_a_prompt_that_comes_back_is_computed) {
-  Lent lent(2);
-  Seats& seats = lent.seats;
-  TokenStore& store = seats.stepper.store;
-  RequestSpec again = spec_of(prompt_of(300));
-  seats.submit(1, again);
-  for (std::int32_t i = 0; i < 8; ++i) CHECK(!seats.turn(1));
-  store.parked.clear();  // a running request needed its cells
-  while (!seats.turn(1)) {
-  }
-  CHECK(seats.slots[1].n_cells() > 0);
-  CHECK(seats.slots[1].n_cells() < 300);
-  CHECK_EQ(seats.counters.n_cache_lost.get(), 1U);
-  CHECK_EQ(seats.counters.n_cache_states.get(), 0U);
+TEST(a_prefix_that_a_running_request_holds_is_shared_at_once) {
+  Seats seats(3);
+  RequestSpec first = spec_of(prompt_that_shares(200, 50));
+  run(seats, 0, first, 250);
+  RequestSpec second = spec_of(prompt_of(230));
+  seats.submit(1, second);
+  CHECK(seats.turn(1));
+  CHECK(seats.slots[1].cells == prompt_of(200));
+  const TokenStore& store = seats.stepper.store;
+  CHECK_EQ(store.index().n_common(seats.slots[0].sequence, seats.slots[1].sequence), 200);
+  CHECK_EQ(store.n_taken(seats.slots), 250);
+  CHECK_EQ(seats.counters.n_prefix_waits.get(), 0U);
 }
 
-TEST(a_request_that_ends_while_its_prompt_is_copied_leaves_it_in_the_cache) {
-  Lent lent(2);
-  Seats& seats = lent.seats;
-  TokenStore& store = seats.stepper.store;
-  RequestSpec cancelled = spec_of(prompt_of(300));
-  seats.submit(1, cancelled);
-  for (std::int32_t i = 0; i < 4; ++i) CHECK(!seats.turn(1));
-  seats.end(1, seats.slots[1].cells);
-  seats.finish_work();
+TEST(those_who_come_while_it_is_computed_wait_for_the_common_part_alone) {
+  Seats seats(3);
+  RequestSpec first = spec_of(prompt_that_shares(200, 50));
+  run(seats, 0, first, 100);
+  RequestSpec second = spec_of(prompt_of(230));
+  RequestSpec third = spec_of(prompt_of(210));
+  seats.submit(1, second);
+  seats.submit(2, third);
+  CHECK_EQ(seats.counters.n_prefix_waits.get(), 2U);
+  CHECK(!seats.turn(1));
+  seats.slots[0].cells = prompt_of(200);
+  CHECK(seats.turn(1));
+  CHECK(seats.turn(2));
+  CHECK(seats.slots[1].cells == prompt_of(200));
+  // Of the second one nothing is there yet that the third could have instead.
+  CHECK(seats.slots[2].cells == prompt_of(200));
+  CHECK_EQ(seats.stepper.store.n_taken(seats.slots), 200);
+}
+
+TEST(where_the_one_that_computes_it_leaves_the_next_one_goes_on) {
+  for (const std::int32_t n_left : {0, 20, 100}) {
+    Seats seats(4);
+    RequestSpec first = spec_of(prompt_that_shares(200, 50));
+    run(seats, 0, first, n_left);
+    std::vector<RequestSpec> others(3, spec_of(prompt_of(230)));
+    for (std::size_t i = 0; i < 3; ++i) seats.submit(i + 1, others[i]);
+    CHECK(!seats.turn(1));
+    seats.end(0, prompt_of(n_left));
+    CHECK(seats.turn(1));  // with what the first one has left, where that is enough to be shared
+    CHECK_EQ(seats.slots[1].n_cells(), n_left < 32 ? 0 : n_left);
+    seats.slots[1].phase = SlotPhase::kPrefill;
+    CHECK(!seats.turn(2));
+    CHECK(!seats.turn(3));
+    seats.slots[1].cells = prompt_of(229);
+    CHECK(seats.turn(2));
+    CHECK(seats.turn(3));
+    CHECK(seats.slots[3].cells == prompt_of(229));
+  }
+}
+
+TEST(waiting_for_one_another_ends) {
+  Seats seats(4);
+  std::vector<RequestSpec> specs(4, spec_of(prompt_of(300)));
+  for (std::size_t i = 0; i < 4; ++i) seats.submit(i, specs[i]);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(seats.turn(i));
+    CHECK(!seats.turn(i + 1));
+    seats.end(i, {});  // cancelled before it has computed anything
+  }
+  CHECK(seats.turn(3));
+}
+
+TEST(what_a_waiting_request_is_to_share_is_not_kept_for_it_by_its_slot) {
+  Seats seats(2);
+  RequestSpec first = spec_of(prompt_of(300));
+  run(seats, 0, first, 100);
+  seats.end(1, prompt_of(120));  // less than what it waits for
+  RequestSpec second = spec_of(prompt_of(290));
+  seats.submit(1, second, false);
   CHECK(seats.slots[1].cells.empty());
-  CHECK(store.parked.empty());
-  CHECK_EQ(seats.counters.n_cache_states.get(), 1U);
-  RequestSpec again = spec_of(prompt_of(300));
-  seats.submit(1, again);
-  while (!seats.turn(1)) {
-  }
-  CHECK_EQ(seats.slots[1].n_cells(), 300);
+  CHECK(!seats.turn(1));
+  seats.slots[0].cells = prompt_of(290);
+  CHECK(seats.turn(1));
+  CHECK_EQ(seats.slots[1].n_cells(), 289);  // its last token is computed
 }
 
-// What failed is not brought back in part for whole.
-TEST(copies_of_what_comes_back_are_given_up_after_an_error) {
-  Lent lent(2);
-  Seats& seats = lent.seats;
+TEST(what_is_not_shared) {
+  const auto n_shared = [](const std::function<void(Slot&, RequestSpec&, RequestSpec&)>& change) {
+    Seats seats(2);
+    RequestSpec first = spec_of(prompt_of(300));
+    RequestSpec second = spec_of(prompt_of(300));
+    change(seats.slots[0], first, second);
+    run(seats, 0, first, 300);
+    change(seats.slots[0], first, second);
+    seats.submit(1, second);
+    CHECK(seats.turn(1));
+    return seats.slots[1].n_cells();
+  };
+  CHECK_EQ(n_shared([](Slot&, RequestSpec&, RequestSpec&) {}), 299);
+  CHECK_EQ(n_shared([](Slot&, RequestSpec&, RequestSpec& second) { second.cache_domain = 1; }), 0);
+  CHECK_EQ(n_shared([](Slot&, RequestSpec& first, RequestSpec&) { first.cache_domain = 1; }), 0);
+  CHECK_EQ(n_shared([](Slot&, RequestSpec&, RequestSpec& second) { second.lora_scales = {1}; }), 0);
+  CHECK_EQ(n_shared([](Slot&, RequestSpec&, RequestSpec& second) { second.cache_prompt = false; }),
+           0);
+  CHECK_EQ(n_shared([](Slot&, RequestSpec& first, RequestSpec&) { first.cache_prompt = false; }),
+           0);
+  CHECK_EQ(
+      n_shared([](Slot&, RequestSpec&, RequestSpec& second) { second.prompt_logprobs = true; }), 0);
+  CHECK_EQ(n_shared([](Slot& slot, RequestSpec&, RequestSpec&) { slot.has_moved_cells = true; }),
+           0);
+  CHECK_EQ(n_shared([](Slot&, RequestSpec&, RequestSpec& second) { second.prompt.resize(32); }), 0);
+  CHECK_EQ(n_shared([](Slot&, RequestSpec&, RequestSpec& second) { second.prompt.resize(33); }),
+           32);
+}
+
+// Too little of it for the whole to be taken out of the cache.
+TEST(a_parked_prompt_lends_what_another_one_begins_with) {
+  Seats seats(1);
   TokenStore& store = seats.stepper.store;
-  RequestSpec again = spec_of(prompt_of(300));
-  seats.submit(1, again);
-  for (std::int32_t i = 0; i < 4; ++i) CHECK(!seats.turn(1));
-  seats.keeper.give_up(seats.stepper);
-  seats.end(1, {});
-  seats.finish_work();
-  CHECK(store.parked.empty());
-  CHECK_EQ(seats.counters.n_cache_states.get(), 0U);
+  seats.end(0, prompt_of(300));
+  RequestSpec other = spec_of(prompt_of(50, 5000));
+  seats.submit(0, other);
+  CHECK(seats.turn(0));
+  CHECK_EQ(store.parked.size(), 1U);
+  Seats two(2);
+  two.stepper.store.part_time = std::chrono::milliseconds(2);
+  two.end(0, prompt_of(300));
+  RequestSpec busy = spec_of(prompt_of(50, 5000));
+  two.submit(0, busy);
+  CHECK(two.turn(0));
+  RequestSpec brief = spec_of(prompt_that_shares(60, 30));
+  two.submit(1, brief);
+  CHECK(two.turn(1));
+  CHECK(two.slots[1].cells == prompt_of(60));
+  CHECK_EQ(two.stepper.store.parked.size(), 1U);
+  CHECK_EQ(two.stepper.store.n_taken(two.slots), 300);
+}
+
+// More than one call's cells.
+TEST(a_long_prefix_is_shared_in_parts) {
+  Seats seats(2);
+  RequestSpec first = spec_of(prompt_of(10000));
+  run(seats, 0, first, 10000);
+  RequestSpec second = spec_of(prompt_of(10000));
+  seats.submit(1, second);
+  CHECK(seats.turn(1));
+  CHECK_EQ(seats.slots[1].n_cells(), 9999);
+  CHECK_EQ(seats.stepper.store.n_taken(seats.slots), 10000);
 }
 
 }  // namespace

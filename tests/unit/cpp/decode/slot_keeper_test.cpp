@@ -111,7 +111,7 @@ TEST(copies_whose_cells_were_needed_are_given_up) {
   RequestSpec other = spec_of(prompt_of(50, 5000));
   seats.submit(0, other);
   CHECK(seats.turn(0));
-  store.parked.clear();
+  store.lose_parked();
   seats.finish_work();
   CHECK_EQ(seats.counters.n_cache_lost.get(), 1U);
   CHECK_EQ(seats.counters.n_cache_states.get(), 0U);

@@ -11,6 +11,7 @@
 
 namespace {
 
+using unpaced::CacheKey;
 using unpaced::choose_slot;
 using unpaced::EventKind;
 using unpaced::FinishReason;
@@ -89,7 +90,23 @@ TEST(a_slot_computed_with_other_adapters_is_like_no_prompt) {
   CHECK(choose_slot(slots, spec, 0.1F).takes_over);
 }
 
-TEST(kept_states_of_other_adapters_are_none_of_a_prompts) {
+TEST(a_slot_of_another_cache_domain_is_like_no_prompt) {
+  std::vector<Slot> slots(2);
+  for (std::int32_t i = 0; i < 2; ++i) {
+    slots[static_cast<std::size_t>(i)].id = i;
+    slots[static_cast<std::size_t>(i)].cells = prompt_of(50);
+    slots[static_cast<std::size_t>(i)].cache_domain = static_cast<std::uint64_t>(i);
+  }
+  RequestSpec spec;
+  spec.prompt = prompt_of(100);
+  spec.cache_domain = 1;
+  CHECK(choose_slot(slots, spec, 0.1F).slot == &slots[1]);
+  CHECK(!choose_slot(slots, spec, 0.1F).takes_over);
+  spec.cache_domain = 2;
+  CHECK(choose_slot(slots, spec, 0.1F).takes_over);
+}
+
+TEST(kept_states_of_other_adapters_and_domains_are_none_of_a_prompts) {
   PromptCache cache(-1);
   const std::vector<TokenId> tokens = prompt_of(40);
   const std::vector<float> one = {1.0F};
@@ -97,12 +114,16 @@ TEST(kept_states_of_other_adapters_are_none_of_a_prompts) {
   KeptState state = kept(tokens);
   state.lora_scales = one;
   cache.put(std::move(state));
-  CHECK(!cache.wants(tokens, 1, one));
-  CHECK(cache.wants(tokens, 1, half));
-  cache.make_room(tokens, 1, half);
-  CHECK(cache.size() == 1U);
-  CHECK(!cache.take({}, prompt_of(50), half));
-  CHECK(cache.take({}, prompt_of(50), one).has_value());
+  CHECK(!cache.wants(tokens, 1, {one}));
+  for (const CacheKey& other : {CacheKey{half}, CacheKey{one, 7}}) {
+    CHECK(cache.wants(tokens, 1, other));
+    cache.make_room(tokens, 1, other);
+    CHECK(cache.size() == 1U);
+    CHECK_EQ(cache.longest_match(prompt_of(50), other), 0U);
+    CHECK(!cache.take({}, prompt_of(50), other));
+  }
+  CHECK_EQ(cache.longest_match(prompt_of(50), {one}), 40U);
+  CHECK(cache.take({}, prompt_of(50), {one}).has_value());
 }
 
 TEST(a_wanted_slot_wraps_and_is_waited_for) {
@@ -349,7 +370,7 @@ TEST(chunks_are_found_where_a_passage_was_left_out) {
   prompt.push_back(1);
   std::vector<ReusableChunk> moves;
   std::vector<TokenId> moved = cells;
-  unpaced::for_each_reusable_chunk(moved, prompt, 20, 20,
+  unpaced::for_each_reusable_chunk(moved, prompt, 20, 0, 20,
                                    [&](const ReusableChunk& chunk) { moves.push_back(chunk); });
   REQUIRE(moves.size() == 2);
   CHECK_EQ(moves[0].from, 40);
@@ -360,7 +381,7 @@ TEST(chunks_are_found_where_a_passage_was_left_out) {
   CHECK_EQ(moves[1].n, 25);
   CHECK(std::equal(prompt.begin(), prompt.end() - 1, moved.begin()));
   moves.clear();
-  unpaced::for_each_reusable_chunk(cells, prompt, 20, 26,
+  unpaced::for_each_reusable_chunk(cells, prompt, 20, 0, 26,
                                    [&](const ReusableChunk& chunk) { moves.push_back(chunk); });
   CHECK(moves.empty());
 }

@@ -28,24 +28,40 @@ class TokenStore final : public CellStore {
     return static_cast<std::size_t>(n) * sizeof(TokenId);
   }
   std::int32_t n_part_max() const noexcept override { return 512; }
-  std::int32_t sequence_of(std::int32_t ticket) const noexcept override { return ticket; }
+  std::int32_t n_taken(std::span<const Slot> slots) const noexcept override {
+    std::vector<PrefixIndex::Held> all;
+    for (const Slot& slot : slots) all.push_back({slot.sequence, slot.n_cells()});
+    for (const auto& [ticket, tokens] : parked) {
+      all.push_back({sequences.at(ticket), static_cast<std::int32_t>(tokens.size())});
+    }
+    return books.n_distinct(all);
+  }
+  const PrefixIndex& index() const noexcept override { return books; }
+  std::int32_t sequence_of(std::int32_t ticket) const noexcept override {
+    return sequences.at(ticket);
+  }
   std::int32_t park(Slot& slot) override {
     if (is_full()) return kNoTicket;
-    families[next] = std::exchange(family_of(slot), kNoTicket);
     parked[next] = std::move(slot.cells);
+    sequences[next] = std::exchange(slot.sequence, free_sequences.back());
+    free_sequences.pop_back();
     slot.cells.clear();
     return next++;
   }
   bool holds(std::int32_t ticket) const noexcept override { return parked.contains(ticket); }
   void unpark(std::int32_t ticket) noexcept override {
-    if (holds(ticket)) leave(parked.at(ticket).size());
-    parked.erase(ticket);
+    if (!holds(ticket)) return;
+    leave(parked.at(ticket).size());
+    drop(ticket);
   }
-  bool copy_part(std::int32_t ticket, std::int32_t first, std::int32_t n,
+  bool copy_part(std::int32_t sequence, std::int32_t first, std::int32_t n,
                  std::span<std::byte> to) override {
     std::this_thread::sleep_for(part_time + n * cell_time);
     ++n_copied;
-    const std::vector<TokenId>& tokens = parked.at(ticket);
+    const auto of =
+        std::ranges::find(sequences, sequence, [](const auto& it) { return it.second; });
+    REQUIRE(of != sequences.end());
+    const std::vector<TokenId>& tokens = parked.at(of->first);
     CHECK(first + n <= static_cast<std::int32_t>(tokens.size()));
     std::copy_n(reinterpret_cast<const std::byte*>(tokens.data() + first), to.size(), to.data());
     return !fails;
@@ -66,30 +82,33 @@ class TokenStore final : public CellStore {
     REQUIRE(slot.cells.size() + tokens.size() <= held.size());
     CHECK(std::equal(tokens.begin(), tokens.end(), held.begin() + slot.n_cells()));
     slot.cells.insert(slot.cells.end(), tokens.begin(), tokens.end());
-    if (families.at(ticket) == kNoTicket) families[ticket] = ticket;
-    family_of(slot) = families.at(ticket);
+    books.share(sequences.at(ticket), slot.sequence, slot.n_cells());
     ++n_book_calls;
   }
-  bool is_lent(std::int32_t ticket) const noexcept override {
-    const std::int32_t family = families.at(ticket);
-    return family != kNoTicket && std::ranges::count(slot_families, family) > 0;
+  void share(const Slot& from, Slot& to, std::int32_t n) override {
+    CHECK(n <= from.n_cells());
+    CHECK(n - to.n_cells() <= kBookCells);
+    CHECK(std::equal(to.cells.begin(), to.cells.end(), from.cells.begin()));
+    to.cells.assign(from.cells.begin(), from.cells.begin() + n);
+    books.share(from.sequence, to.sequence, n);
+    ++n_book_calls;
   }
   void give_back(std::int32_t ticket, Slot& slot, std::span<const TokenId> tokens) override {
-    CHECK(!is_lent(ticket));
     CHECK(slot.cells.empty());
     CHECK(std::ranges::equal(parked.at(ticket), tokens));
     slot.cells.assign(tokens.begin(), tokens.end());
-    family_of(slot) = families.at(ticket);
-    parked.erase(ticket);
+    std::swap(slot.sequence, sequences.at(ticket));
+    drop(ticket);
   }
   void discard(Slot& slot) noexcept override {
     leave(slot.cells.size());
     slot.cells.clear();
-    family_of(slot) = kNoTicket;
+    books.cut(slot.sequence, 0);
   }
   void cut(Slot& slot, std::int32_t n_keep) noexcept override {
     CHECK(n_keep < slot.n_cells());
     slot.cells.resize(static_cast<std::size_t>(std::max(n_keep, slot.n_cells() - kBookCells)));
+    books.cut(slot.sequence, slot.n_cells());
     ++n_book_calls;
   }
   bool sweep() noexcept override {
@@ -101,8 +120,16 @@ class TokenStore final : public CellStore {
   std::int64_t take_waited_us() noexcept override { return std::exchange(waited_us, 0); }
   bool prefers_low_cells() const noexcept override { return is_on_cpu; }
 
-  std::int32_t& family_of(const Slot& slot) {
-    return slot_families.at(static_cast<std::size_t>(slot.id));
+  // The ticket's cells are gone, or another one's.
+  void drop(std::int32_t ticket) noexcept {
+    books.cut(sequences.at(ticket), 0);
+    free_sequences.push_back(sequences.at(ticket));
+    sequences.erase(ticket);
+    parked.erase(ticket);
+  }
+  // A running request needed all cells that are parked.
+  void lose_parked() noexcept {
+    while (!parked.empty()) drop(parked.begin()->first);
   }
   void leave(std::size_t n) noexcept { n_left += static_cast<std::int32_t>(n); }
 
@@ -112,9 +139,10 @@ class TokenStore final : public CellStore {
   std::chrono::microseconds cell_time{0};
   bool fails = false;
   std::map<std::int32_t, std::vector<TokenId>> parked;
-  // As LlamaCellStore has them: by ticket, by slot.
-  std::map<std::int32_t, std::int32_t> families;
-  std::vector<std::int32_t> slot_families = std::vector<std::int32_t>(4, kNoTicket);
+  // As LlamaCellStore has them, by ticket; slots begin with their ids.
+  std::map<std::int32_t, std::int32_t> sequences;
+  std::vector<std::int32_t> free_sequences = {19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8};
+  PrefixIndex books{20};
   std::int32_t next = 0;
   std::int32_t n_left = 0;  // cells that are nobody's
   std::int32_t n_book_calls = 0;
@@ -141,7 +169,9 @@ struct Seats {
       : slots(n),
         keeper({.cache_bytes_max = n_bytes_max, .cache_idle_slots = true, .clear_idle_slots = true},
                static_cast<std::int32_t>(n), counters) {
-    for (std::size_t i = 0; i < n; ++i) slots[i].id = static_cast<std::int32_t>(i);
+    for (std::size_t i = 0; i < n; ++i) {
+      slots[i].id = slots[i].sequence = static_cast<std::int32_t>(i);
+    }
   }
 
   void submit(std::size_t slot, RequestSpec& spec, bool takes_over = true) {
@@ -153,6 +183,7 @@ struct Seats {
   }
   // A turn of the loop; true if the slot's request began.
   bool turn(std::size_t slot) {
+    if (keeper.awaits_prefixes()) keeper.share_prefixes(stepper, slots);
     keeper.work(stepper, slots);
     keeper.end_turn();
     const auto ready = keeper.next_ready();

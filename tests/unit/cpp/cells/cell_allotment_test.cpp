@@ -1,5 +1,5 @@
 // Who gets KV cells where there are too few, as rules and in simulations of whole loads.
-#include "slots/cell_allotment.h"
+#include "cells/cell_allotment.h"
 
 #include <algorithm>
 #include <random>

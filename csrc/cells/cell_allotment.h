@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "cells/prefix_index.h"
 #include "request/records.h"
 
 namespace unpaced {
@@ -18,13 +19,16 @@ struct CellClaim {
 
   RequestId id = 0;  // who came first has the smaller one; 0: none
   std::int32_t slot = 0;
+  std::int32_t sequence = 0;  // where sequences have cells in common
   Kind kind = Kind::kStill;
   std::int32_t n_held = 0;     // cells
   std::int32_t n_missing = 0;  // kPrefill: tokens that have none yet
 
   // What allot_cells() says.
-  bool goes = false;    // it computes in this step
-  bool yields = false;  // first it gives up all cells that it held, and computes them anew later
+  bool goes = false;  // it computes in this step
+  // First it gives up its cells but the first n_held, which others keep that have them too, and
+  // computes them anew later.
+  bool yields = false;
 };
 
 // `claims`: of all such slots, the oldest first; at least one cell more than any of them needs is
@@ -38,6 +42,9 @@ struct CellClaim {
 //
 // The oldest slot always goes, unless those that are kStill hold the cells; since slots yield to
 // nobody who came later but decoding ones, which end, everyone gets there.
-void allot_cells(std::span<CellClaim> claims, std::int32_t n_cells, std::int32_t n_chunk) noexcept;
+//
+// `index`: which cells the slots' sequences have in common, each of which counts once; null: none.
+void allot_cells(std::span<CellClaim> claims, std::int32_t n_cells, std::int32_t n_chunk,
+                 const PrefixIndex* index = nullptr) noexcept;
 
 }  // namespace unpaced
