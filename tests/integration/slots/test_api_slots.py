@@ -277,7 +277,7 @@ def test_who_leaves_while_it_waits_for_cells_is_forgotten() -> None:
         first.start()
         server.until(lambda: server.metric("unpaced_engine_slots_active") == 1)
         with server.client.stream(
-            "POST", "/completion", json=long | {"stream": True, "n_predict": 9}
+            "POST", "/completion", json=long | {"prompt": [6] * 300, "stream": True, "n_predict": 9}
         ) as response:
             assert response.status_code == 200
             server.until(lambda: server.metric("unpaced_kv_waits_total") == 1)
