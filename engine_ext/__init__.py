@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine_ext.engine.engine import Engine as Engine
     from engine_ext.engine.stats import EngineState as EngineState
     from engine_ext.engine.stats import EngineStats as EngineStats
+    from engine_ext.engine.step_stats import StepStats as StepStats
     from engine_ext.loading.config import CacheType as CacheType
     from engine_ext.loading.config import EngineConfig as EngineConfig
     from engine_ext.loading.config import StepKernels as StepKernels
@@ -88,6 +89,7 @@ _HOMES = {
     "EngineError": "base.errors",
     "EngineState": "engine.stats",
     "EngineStats": "engine.stats",
+    "StepStats": "engine.step_stats",
     "EventKind": "sequence.events",
     "FairThreads": "threads.fair_threads",
     "FinishReason": "sequence.events",

@@ -1,6 +1,4 @@
-"""
-Native engine of unpaced: decode thread, rings, sampling. Use engine_ext's face.
-"""
+"""Native engine of unpaced: decode thread, rings, sampling. Use engine_ext's face."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -86,6 +84,8 @@ class EngineConfig:
     fit_host_bytes: int
     n_batch: int
     n_ubatch: int
+    prefill_budget: int
+    max_itl_us: int
     n_slots: int
     kv_unified: bool
     context_shift: bool
@@ -382,7 +382,6 @@ class Engine:
     def error(self) -> bytes: ...
     def load_progress(self) -> float: ...
     def gpu_test_age_us(self) -> int: ...
-    def heartbeat_age_us(self) -> int: ...
     def is_lost(self) -> bool: ...
     def progress(self) -> int: ...
     def counters(self) -> dict[str, Any]: ...

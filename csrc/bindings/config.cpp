@@ -50,6 +50,8 @@ void bind_config(nb::module_& m) {
       .def_rw("fit_host_bytes", &EngineConfig::fit_host_bytes)
       .def_rw("n_batch", &EngineConfig::n_batch)
       .def_rw("n_ubatch", &EngineConfig::n_ubatch)
+      .def_rw("prefill_budget", &EngineConfig::prefill_budget)
+      .def_rw("max_itl_us", &EngineConfig::max_itl_us)
       .def_rw("n_slots", &EngineConfig::n_slots)
       .def_rw("kv_unified", &EngineConfig::kv_unified)
       .def_rw("context_shift", &EngineConfig::context_shift)

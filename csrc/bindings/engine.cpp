@@ -132,8 +132,6 @@ void bind_engine(nb::module_& m) {
       .def("gpu_test_age_us",
            [](PyEngine& self) { return self.get().decode_thread().gpu_test_age_us(); })
       .def("is_lost", [](PyEngine& self) { return self.get().decode_thread().is_lost(); })
-      .def("heartbeat_age_us",
-           [](PyEngine& self) { return self.get().decode_thread().heartbeat_age_us(); })
       .def("progress", [](PyEngine& self) { return self.get().decode_thread().progress(); })
       .def("counters", &counters, nb::sig("def counters(self) -> dict[str, typing.Any]"))
       .def("decode_loop", &decode_loop, nb::sig("def decode_loop(self) -> dict[str, typing.Any]"))

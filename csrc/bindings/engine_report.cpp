@@ -44,11 +44,31 @@ nb::dict length_dict(const PromptLengthReport& length) {
   return told;
 }
 
+// What the steps of the host's loop were made of.
+nb::dict step_counters(const Counters& c) {
+  nb::dict values;
+  nb::list batches;
+  for (const Counter& n : c.n_batches) batches.append(n.get());
+  values["n_batches"] = batches;
+  values["n_batch_tokens"] = c.n_batch_tokens.get();
+  values["n_beside"] = c.n_steps_beside.get();
+  values["n_tokens_beside"] = c.n_tokens_beside.get();
+  values["n_tokens_beside_max"] = c.n_tokens_beside_max.get();
+  values["prefill_budget"] = c.prefill_budget.get();
+  values["decode_us"] = c.step_decode_us.get();
+  values["prompt_token_ns"] = c.step_prompt_token_ns.get();
+  values["n_observed"] = c.n_steps_observed.get();
+  values["gap_us_max"] = c.gap_us_max.get();
+  return values;
+}
+
 }  // namespace
 
 nb::dict counters(PyEngine& self) {
   const Counters& c = self.get().decode_thread().counters();
   nb::dict values;
+  values["heartbeat_age_s"] =
+      1e-6 * static_cast<double>(self.get().decode_thread().heartbeat_age_us());
   values["n_steps"] = c.n_steps.get();
   values["n_busy_slots"] = c.n_busy_slots.get();
   values["n_tokens_decoded"] = c.n_tokens_decoded.get();
@@ -84,6 +104,7 @@ nb::dict counters(PyEngine& self) {
   values["n_ring_most"] = self.get().decode_thread().n_events_most();
   values["n_ring_max"] = self.get().decode_thread().n_events_max();
   values["cpu_us"] = self.get().decode_thread().cpu_us();
+  values["steps"] = step_counters(c);
   values["n_event_writes"] = self.get().decode_thread().reader_wakeup().n_writes();
   return values;
 }

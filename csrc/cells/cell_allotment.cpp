@@ -95,9 +95,9 @@ void allot_decodes(std::span<CellClaim> claims, Allotment& cells) noexcept {
 
 }  // namespace
 
-void allot_cells(std::span<CellClaim> claims, std::int32_t n_cells, std::int32_t n_chunk,
+void allot_cells(std::span<CellClaim> claims, const CellSupply& supply,
                  const PrefixIndex* index) noexcept {
-  Allotment cells(claims, n_cells, index);
+  Allotment cells(claims, supply.n_cells, index);
   allot_decodes(claims, cells);
   // What takes a cell in every step until the prompt has been computed.
   auto n_growing = static_cast<std::int32_t>(
@@ -107,7 +107,7 @@ void allot_cells(std::span<CellClaim> claims, std::int32_t n_cells, std::int32_t
     CellClaim& claim = claims[i];
     if (claim.kind != Kind::kPrefill) continue;
     n_ahead += claim.n_missing;
-    const std::int32_t n_step = std::max(1, n_chunk - n_growing);
+    const std::int32_t n_step = std::max(1, std::min(supply.n_beside, supply.n_chunk - n_growing));
     const std::int32_t n_steps = (n_ahead + n_step - 1) / n_step;
     while (cells.n_free() < claim.n_missing + 1 + n_steps * n_growing) {
       CellClaim* giver = cells.youngest(i + 1, Kind::kPrefill);

@@ -31,8 +31,15 @@ struct CellClaim {
   bool yields = false;
 };
 
+struct CellSupply {
+  std::int32_t n_cells = 0;
+  // Tokens of prompts that one step computes, and that it computes beside slots that decode.
+  std::int32_t n_chunk = 0;
+  std::int32_t n_beside = 0;
+};
+
 // `claims`: of all such slots, the oldest first; at least one cell more than any of them needs is
-// in `n_cells`. `n_chunk`: tokens of a prompt that one step computes.
+// in the supply.
 //
 // A decoding slot that finds no cell gets those of the youngest slot that prefills, else of the
 // youngest that decodes and is younger than itself; else it waits. A prompt begins when all of it
@@ -44,7 +51,7 @@ struct CellClaim {
 // nobody who came later but decoding ones, which end, everyone gets there.
 //
 // `index`: which cells the slots' sequences have in common, each of which counts once; null: none.
-void allot_cells(std::span<CellClaim> claims, std::int32_t n_cells, std::int32_t n_chunk,
+void allot_cells(std::span<CellClaim> claims, const CellSupply& supply,
                  const PrefixIndex* index = nullptr) noexcept;
 
 }  // namespace unpaced

@@ -1,8 +1,11 @@
 // What the decode thread counts. It is the only writer; anyone may read.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "decode/host_reason.h"
@@ -24,7 +27,18 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
+// Batches by their tokens: of one, of two, of up to 4, 8 ... 2048 and of more.
+inline constexpr std::size_t kBatchSizes = 13;
+
 struct alignas(128) Counters {
+  void count_batch(std::int32_t n_tokens) noexcept {
+    if (n_tokens <= 0) return;
+    const auto n = static_cast<std::uint64_t>(n_tokens);
+    const auto size = static_cast<std::size_t>(std::bit_width(n - 1));
+    n_batches[std::min(size, kBatchSizes - 1)].add(1);
+    n_batch_tokens.add(n);
+  }
+
   Counter n_steps;           // turns of the loop that had an active slot
   Counter n_busy_slots;      // sum over steps of active slots
   Counter n_tokens_decoded;  // sampled tokens
@@ -41,6 +55,20 @@ struct alignas(128) Counters {
   Counter n_requests_finished;  // for any reason
   Counter n_requests_cancelled;
   Counter n_requests_failed;  // non-finite logits, llama_decode errors, exceptions
+  // Where the host decodes. A batch is what one llama_decode computes.
+  std::array<Counter, kBatchSizes> n_batches;
+  Counter n_batch_tokens;
+  // Beside slots that decode: steps with prompt tokens, those tokens, the most of one step.
+  Counter n_steps_beside;
+  Counter n_tokens_beside;
+  Counter n_tokens_beside_max;
+  Counter prefill_budget;  // prompt tokens that such a step may compute, by what is known now
+  // What is known of a step's cost: with the last step's number of slots that decode, and what a
+  // prompt token adds; from so many steps.
+  Counter step_decode_us;
+  Counter step_prompt_token_ns;
+  Counter n_steps_observed;
+  Counter gap_us_max;  // the longest time between two tokens of a request
   // By HostReason: decoded on the host, at least in part, although the loop is the GPU's.
   std::array<Counter, kHostReasons> n_requests_host;
   Counter n_window_graphs;  // CUDA graphs in the cache, one a window of KV cells

@@ -75,6 +75,11 @@ void EventPublisher::prefilled(Slot& slot, std::int32_t n_cached) noexcept {
 
 void EventPublisher::token(Slot& slot, TokenId token, float logprob) noexcept {
   TokenEvent event = make(slot, EventKind::kToken);
+  if (slot.n_decoded > 1) {
+    const auto gap_us = static_cast<std::uint64_t>(event.t_us - slot.last_token_us);
+    counters_.gap_us_max.set(std::max(counters_.gap_us_max.get(), gap_us));
+  }
+  slot.last_token_us = event.t_us;
   event.token = {.token = token,
                  .logprob = logprob,
                  .n_decoded = slot.n_decoded,

@@ -48,7 +48,13 @@ void HostStepper::allot(std::span<Slot> slots) {
   std::ranges::sort(claims_, {}, &CellClaim::id);
   if (!shares_cells_) return;
   // Idle slots and parked cells are as good as free: see decode().
-  allot_cells(claims_, cells_.n_cells(), n_chunk_, &cells_.index());
+  const auto n_decoding = static_cast<std::int32_t>(std::ranges::count_if(
+      claims_, [](const CellClaim& c) { return c.kind == CellClaim::Kind::kDecode; }));
+  allot_cells(claims_,
+              {.n_cells = cells_.n_cells(),
+               .n_chunk = n_chunk_,
+               .n_beside = prefill_.n_beside(std::max(1, n_decoding))},
+              &cells_.index());
   for (const CellClaim& claim : claims_) {
     Slot& slot = slots[static_cast<std::size_t>(claim.slot)];
     if (claim.yields) give_up_cells(slot, claim.n_held);
@@ -67,6 +73,7 @@ void HostStepper::give_up_cells(Slot& slot, std::int32_t n_keep) {
   if (slot.phase == SlotPhase::kDecode) {
     prefill.recompute = slot.cells;
     slot.phase = SlotPhase::kRecompute;
+    prefill_.resume(slot.id);
   } else if (slot.phase == SlotPhase::kPrefill) {
     prefill.n_cached = std::min(prefill.n_cached, n_keep);
   }

@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "host/token_outcome.h"
-#include "request/prompt_logprob_rows.h"
 #include "slots/chunk_reuse.h"
 #include "slots/common_prefix.h"
 #include "slots/context_shift.h"
@@ -33,6 +32,9 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
       kv_unified_(config.kv_unified),
       shares_cells_(config.kv_unified && config.n_slots > 1 &&
                     !llama_model_is_recurrent(model_->get())),
+      prefill_(
+          {.n_chunk = n_chunk_, .n_beside = config.prefill_budget, .max_itl_us = config.max_itl_us},
+          config.n_slots),
       cells_(model_->context(), config.n_slots),
       batch_(n_chunk_),
       share_batch_(n_chunk_),
@@ -50,6 +52,8 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
     samplers_.push_back(std::make_unique<Sampler>(model_->n_vocab(), model_->n_ctx_slot()));
   }
   claims_.reserve(static_cast<std::size_t>(config.n_slots));
+  prompts_.reserve(static_cast<std::size_t>(config.n_slots));
+  counters_.prefill_budget.set(static_cast<std::uint64_t>(prefill_.n_beside(1)));
   pairs_.resize(static_cast<std::size_t>(model_->n_vocab()));
 }
 
@@ -87,6 +91,7 @@ std::int32_t HostStepper::begin(Slot& slot) {
   cells_.note_cut(slot, n_cached);
   slot.has_moved_cells = slot.has_moved_cells && n_cached > 0;
   prefill_of(slot) = {.n_cached = n_cached, .n_told = n_cached};
+  prefill_.begin(slot.id, n_prompt - n_cached);
   samplers_[static_cast<std::size_t>(slot.id)]->reset(
       spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt, spec.infill.get());
   return n_cached;
@@ -178,8 +183,10 @@ void HostStepper::forget(Slot& slot) {
 }
 
 void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
+  const std::int64_t begin_us = steady_us();
   decide_draws(slots, std::chrono::nanoseconds::zero(), events);
   allot(slots);
+  plan_prefill(slots);
   is_stepped_.assign(slots.size(), false);
   bool is_busy = false;
   for (const Slot& slot : slots) {
@@ -187,7 +194,9 @@ void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
       is_busy |= step_group(slots, slot, events);
     }
   }
-  if (!is_busy) {  // grammars are all there is to wait for
+  if (is_busy) {
+    observe_step(begin_us);
+  } else {  // grammars are all there is to wait for
     for (OpenDraw& draw : draws_) draw.is_new = true;
     decide_draws(slots, kIdleWait, events);
     keep_rows();
@@ -198,6 +207,7 @@ void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
 bool HostStepper::step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events) {
   build_batch(slots, leader);
   if (batch_.size() == 0) return false;
+  counters_.count_batch(batch_.size());
   model_->set_lora_scales(leader.lora_scales);
   run_batch(slots, events);
   decide_draws(slots, kDecisionWait, events);
@@ -226,39 +236,17 @@ void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader) noexcep
   for (Slot& slot : slots) {
     if (slot.phase == SlotPhase::kDecode && may_go(slot) && is_in_group(slot)) add_decode(slot);
   }
-  // After the decoding slots, so that a long prompt takes only what they leave of the chunk; and
-  // who came first is first.
-  for (const CellClaim& claim : claims_) {
-    Slot& slot = slots[static_cast<std::size_t>(claim.slot)];
-    if (slot.phase != SlotPhase::kDecode && may_go(slot) && is_in_group(slot)) add_prefill(slot);
+  // After the decoding slots, so that a long prompt takes only what they leave of the chunk.
+  for (const PromptShare& prompt : prompts_) {
+    Slot& slot = slots[static_cast<std::size_t>(prompt.slot)];
+    if (is_in_group(slot)) add_prefill(slot, prompt.n);
   }
 }
 
 void HostStepper::add_decode(Slot& slot) noexcept {
   share_of(slot) = {.first = batch_.size(), .n = 1};
+  ++n_decoded_;
   batch_.add(slot.next_token, slot.n_cells(), slot.sequence, true);
-}
-
-void HostStepper::add_prefill(Slot& slot) noexcept {
-  const RequestSpec& spec = *slot.spec;
-  const std::vector<TokenId>& tokens = known_tokens(slot);
-  const bool is_prompt = slot.phase == SlotPhase::kPrefill;
-  const auto n_known = static_cast<std::int32_t>(tokens.size());
-  const std::int32_t begin = slot.n_cells();
-  std::int32_t n = std::min(n_known - begin, batch_.room());
-  const bool wants_all = is_prompt && spec.prompt_logprobs;
-  if (wants_all) {
-    // Rows of logits are budgeted by the batch, not by the slot: one such prompt at a time.
-    std::int32_t n_rows_left = kPromptLogprobRows;
-    for (const Share& share : shares_) n_rows_left -= share.n > 1 ? share.n : 0;
-    n = std::min(n, n_rows_left);
-  }
-  if (n <= 0) return;
-  share_of(slot) = {.first = batch_.size(), .n = n};
-  for (std::int32_t i = begin; i < begin + n; ++i) {
-    const bool is_last = is_prompt && i + 1 == n_known;
-    batch_.add(tokens[static_cast<std::size_t>(i)], i, slot.sequence, wants_all || is_last);
-  }
 }
 
 void HostStepper::run_batch(std::span<Slot> slots, EventPublisher& events) {

@@ -9,6 +9,7 @@
 #include "cells/cell_allotment.h"
 #include "decode/stepper.h"
 #include "grammar/masked_draw.h"
+#include "host/prefill_policy.h"
 #include "host/prompt_pass.h"
 #include "host/token_batch.h"
 #include "kept/llama_cell_store.h"
@@ -95,6 +96,13 @@ class HostStepper final : public Stepper {
   [[nodiscard]] bool may_go(const Slot& slot) const noexcept {
     return slot.steps() && !is_held(slot) && goes_[static_cast<std::size_t>(slot.id)];
   }
+  // host_prefill.cpp
+  // Says how much of whose prompt this step computes: see PrefillPolicy.
+  void plan_prefill(std::span<const Slot> slots) noexcept;
+  // To the batch, so many of the slot's tokens.
+  void add_prefill(Slot& slot, std::int32_t n_planned) noexcept;
+  // A step that began then is over.
+  void observe_step(std::int64_t begin_us) noexcept;
   // host_cells.cpp. Decides which slots compute in this step: see allot_cells().
   void allot(std::span<Slot> slots);
   [[nodiscard]] CellClaim claim_of(const Slot& slot) noexcept;
@@ -114,7 +122,6 @@ class HostStepper final : public Stepper {
   bool step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events);
   void build_batch(std::span<Slot> slots, const Slot& leader) noexcept;
   void add_decode(Slot& slot) noexcept;
-  void add_prefill(Slot& slot) noexcept;
   // llama_decode of the whole batch; where that fails, of each slot's share alone, so that one
   // request's failure is not another's. Ends the requests that fail.
   void run_batch(std::span<Slot> slots, EventPublisher& events);
@@ -149,6 +156,7 @@ class HostStepper final : public Stepper {
   const std::int32_t n_swa_;
   const bool kv_unified_;
   const bool shares_cells_;  // a slot can find none although its context is not full
+  PrefillPolicy prefill_;
   bool is_tainted_ = false;
   PromptPass* prompt_pass_ = nullptr;  // null: there is none
   LlamaCellStore cells_;
@@ -158,6 +166,10 @@ class HostStepper final : public Stepper {
   std::vector<bool> is_stepped_;                    // by slot id: it has had its turn in this step
   std::vector<bool> goes_;                          // by slot id: it has the cells for this step
   std::vector<CellClaim> claims_;                   // of this step, the oldest request first
+  std::vector<PromptShare> prompts_;                // of this step, who is done first is first
+  std::int32_t n_streams_ = 0;                      // slots whose text has begun, in this step
+  std::int32_t n_decoded_ = 0;                      // of them, those that decode in this step
+  std::int32_t n_prefilled_ = 0;                    // tokens of prompts, in this step
   std::vector<Prefill> prefills_;                   // by slot id
   std::vector<std::unique_ptr<Sampler>> samplers_;  // by slot id
   std::vector<OpenDraw> draws_;                     // by slot id

@@ -52,7 +52,8 @@ struct Slot {
   std::int32_t n_decoded = 0;
   // Sampled but not yet in the KV: the next step's input.
   TokenId next_token = -1;
-  std::int32_t n_shifts = 0;  // context shifts of this request
+  std::int64_t last_token_us = 0;  // when the newest token was published; steady clock
+  std::int32_t n_shifts = 0;       // context shifts of this request
   std::uint32_t next_sequence_number = 0;
   SlotWaits waits;  // of this request
   // Step at which the last request ended: the longest idle slot is taken first.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from engine_ext.base.errors import EngineBusy, EngineError, ModelLoadError
 from engine_ext.base.native import load_native
 from engine_ext.engine.stats import EngineState, EngineStats
+from engine_ext.engine.step_stats import StepStats
 from engine_ext.engine.tokenizer import Tokenizer
 from engine_ext.loading.config import EngineConfig
 from engine_ext.loading.decode_loop import DecodeLoop
@@ -239,11 +240,9 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counters of the decode thread; reading them costs it nothing."""
-        return EngineStats(
-            state=self.state,
-            heartbeat_age_s=self._native.heartbeat_age_us() / 1e6,
-            **self._native.counters(),
-        )
+        counters = self._native.counters()
+        steps = StepStats(**counters.pop("steps"))
+        return EngineStats(state=self.state, steps=steps, **counters)
 
     # -- requests -----------------------------------------------------------------------------
 

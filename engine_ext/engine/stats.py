@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from engine_ext.engine.step_stats import StepStats
+
 
 class EngineState(IntEnum):
     """Life of an engine, in order."""
@@ -22,6 +24,7 @@ class EngineStats:
     state: EngineState
     heartbeat_age_s: float
     """Seconds since the loop last moved; 0 while it sleeps for want of work."""
+    steps: StepStats
     n_steps: int
     n_busy_slots: int
     """Sum over steps of the slots that were active."""

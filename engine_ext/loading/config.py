@@ -26,6 +26,9 @@ class EngineConfig:
     none is kept. `cache_idle_slots`: idle slots go there when another one gets to work.
     `n_batch` is kept for llama-server's sake: a step never computes more than `n_ubatch` tokens, so
     that cancel is seen.
+    `prefill_budget`: prompt tokens that a step computes beside slots that decode, at most; 0: as
+    many as without them.
+    `max_itl_ms`: what such a step may take, as far as the steps' own times tell; 0: no target.
     `n_threads` -1: one a physical core this process may use. `n_threads_batch` -1: as `n_threads`.
     Of either there are no more than cores (`placement.place`).
     `n_gpu_layers` -1 or -2: all where the build is for a GPU; 0: none, and a GPU build runs without
@@ -60,6 +63,8 @@ class EngineConfig:
     fit_host_bytes: int = 0
     n_batch: int = 2048
     n_ubatch: int = 512
+    prefill_budget: int = 0
+    max_itl_ms: float = 0.0
     n_slots: int = 1
     kv_unified: bool = False
     context_shift: bool = False
@@ -97,6 +102,8 @@ class EngineConfig:
             ("fit_n_ctx_min", 0),
             ("n_batch", 1),
             ("n_ubatch", 1),
+            ("prefill_budget", 0),
+            ("max_itl_ms", 0),
             ("n_slots", 1),
             ("n_waiting_max", 0),
             ("cache_bytes_max", -1),

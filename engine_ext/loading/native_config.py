@@ -42,6 +42,7 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
         "fit_host_bytes",
         "n_batch",
         "n_ubatch",
+        "prefill_budget",
         "n_slots",
         "kv_unified",
         "context_shift",
@@ -57,6 +58,7 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
         "wake_interval_us",
     ):
         setattr(native, name, getattr(config, name))
+    native.max_itl_us = round(config.max_itl_ms * 1e3)
     native.stall_us = round(config.stall_timeout_s * 1e6)
     native.abort_grace_us = round((config.stop_timeout_s + _TELLING_S) * 1e6)
     native.decode_loop = DECODE_LOOPS[config.decode_loop]

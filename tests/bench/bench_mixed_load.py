@@ -9,6 +9,11 @@ some events. The requests follow from client and number, so that every server ge
 sending a request to its first token, the wait for a slot included; `cached` the part of the prompt
 tokens of the streams that ended which the server says it reused. Servers run one after the other
 with their own defaults: ours, ours with `-cram 0`, and llama-server, if `--peer` names its folder.
+With `--long-prompt N` something else is measured: `--streams` streams decode, and a prompt of N
+tokens comes beside them, as one was computed alone before. `step` is the streams' gap before, `gap`
+their longest until the prompt's first token, `first` the time to that, `alone` the same without
+streams. Each `--ours` names flags of ours to compare.
+
 `turn` is the longest time that copying slots took between two steps, as our /metrics has it; the
 JSON file has each server's memory after each number of clients, too. A stream that does not begin
 with 200 ends the program.
@@ -27,12 +32,13 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.bench.bench_http import DEMO
 from tests.bench.rig.hardware import describe_hardware
+from tests.bench.rig.long_prompt import measure_long_prompt
 from tests.bench.rig.peer import Peer
 from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
@@ -189,9 +195,9 @@ def server_of(name: str, arguments: argparse.Namespace, scratch: Path) -> Iterat
         command = [str(peer.binary("llama-server")), "-m", str(arguments.model)]
         command += ["--port", str(port), *flags, *shlex.split(arguments.peer_flags)]
     else:
-        extra = ["-cram", "0"] if name.endswith("-cram 0") else []
+        _, *extra = shlex.split(name)
         command = unpaced_command(port, arguments.model, *flags, *extra)
-    with running(command, env, port, scratch / f"{name.replace(' ', '')}.log") as server:
+    with running(command, env, port, scratch / "log") as server:
         yield server
 
 
@@ -207,6 +213,35 @@ def row(name: str, result: dict[str, Any]) -> str:
     )
 
 
+def compare_long_prompts(arguments: argparse.Namespace) -> None:
+    """Every server in turn, `--rounds` times."""
+    ours = [f"unpaced {flags}".strip() for flags in arguments.ours or [""]]
+    names = [*ours, *([PEER] if arguments.peer else [])]
+    report: dict[str, Any] = {
+        "hardware": describe_hardware(),
+        "flags": arguments.flags,
+        "n_streams": arguments.streams,
+        "n_prompt": arguments.long_prompt,
+    }
+    print("| server | step | longest gap | in steps | p50 | tok/s | alone | first | ratio |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in names * arguments.rounds:
+            with server_of(name, arguments, Path(scratch)) as server:
+                measure(server.port, 1, 20, 1)  # its first requests are not like the others
+                result = measure_long_prompt(server.port, arguments.streams, arguments.long_prompt)
+            report.setdefault(name, []).append(asdict(result))
+            print(
+                f"| {name} | {result.step_ms:.1f} | {result.gap_ms:.1f} "
+                f"| {result.gap_ms / result.step_ms:.1f} | {result.gap_p50_ms:.1f} "
+                f"| {result.tokens_per_s:.0f} | {result.alone_ms:.0f} | {result.first_ms:.0f} "
+                f"| {result.first_ms / result.alone_ms:.2f} |",
+                flush=True,
+            )
+    if arguments.out is not None:
+        save_figures(arguments.out, "mixed_load_long_prompt", report)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -217,9 +252,16 @@ def main() -> None:
     parser.add_argument("--flags", default="", help="of all servers, such as '-c 16384'")
     parser.add_argument("--peer", type=Path, help="folder of llama-server and its libraries")
     parser.add_argument("--peer-flags", default="", help="of llama-server alone: '-ngl 0'")
+    parser.add_argument("--long-prompt", type=int, default=0, metavar="N", help="tokens; see above")
+    parser.add_argument("--streams", type=int, default=8, help="beside the long prompt")
+    parser.add_argument("--ours", action="append", help="flags, as '--prefill-budget 32'")
+    parser.add_argument("--rounds", type=int, default=1, help="of all servers, one after the other")
     parser.add_argument("--servers", nargs="+", choices=SERVERS, default=SERVERS)
     parser.add_argument("--out", type=Path, help="folder for results/mixed_load.json")
     arguments = parser.parse_args()
+    if arguments.long_prompt:
+        compare_long_prompts(arguments)
+        return
     names = [n for n in SERVERS if n in arguments.servers and (n != PEER or arguments.peer)]
     report: dict[str, Any] = {"hardware": describe_hardware(), "flags": arguments.flags}
     print("| server | clients | streams | gap p50 | p90 | max | first p50 | p90 | cached | turn |")

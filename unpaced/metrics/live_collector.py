@@ -17,6 +17,7 @@ from unpaced.completion.slot_table import SlotTable
 from unpaced.metrics.histogram import HistogramFamily
 from unpaced.metrics.kv_use import KvUse
 from unpaced.metrics.loop_lag import LoopLag
+from unpaced.metrics.step_metrics import step_metrics
 from unpaced.request.model_host import ModelHost
 
 
@@ -48,6 +49,7 @@ class LiveCollector(Collector):
         yield InfoMetricFamily("unpaced_build", "Version and build", value=told)
         yield from self._gauges(stats)
         yield from self._counters(stats)
+        yield from step_metrics(stats.steps)
         yield from self._states(stats)
         yield from self._decode_loop()
         lag = HistogramFamily(

@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine_ext import cpu_library, read_build_info
+from engine_ext import StepStats, cpu_library, read_build_info
 from unpaced.http.errors import JSON_TYPE, no_such_model
 from unpaced.http.routing import Routes
 from unpaced.request.effective_params import EffectiveParams
@@ -145,10 +145,24 @@ def _engine_facts(host: ModelHost) -> dict[str, Any]:
         "n_threads": placement.n_threads,
         "n_threads_batch": placement.n_threads_batch,
         "decode_loop": asdict(host.engine.decode_loop),
+        "prefill": _prefill(host, stats.steps),
         "shared_prefixes": {
             "is_on": not host.engine.model.why_prefixes_are_not_shared,
             "reason": host.engine.model.why_prefixes_are_not_shared,
         },
         "window_graphs": stats.n_window_graphs,
         "host_requests": dict(stats.n_requests_host),
+    }
+
+
+def _prefill(host: ModelHost, steps: StepStats) -> dict[str, Any]:
+    """How much of a prompt a step computes beside requests that decode, and by what."""
+    return {
+        "budget_tokens": steps.prefill_budget,
+        "max_itl_ms": host.settings.max_itl_ms or None,
+        "cost": {
+            "n_steps": steps.n_observed,
+            "decode_step_ms": steps.decode_us / 1e3 or None,
+            "prompt_token_ms": steps.prompt_token_ns / 1e6 or None,
+        },
     }

@@ -117,6 +117,8 @@ class Settings(
             fit_host_bytes=self.fit_host_bytes,
             n_batch=self.batch_size,
             n_ubatch=min(self.ubatch_size, self.batch_size),
+            prefill_budget=self.prefill_budget,
+            max_itl_ms=self.max_itl_ms,
             n_slots=self.n_slots,
             kv_unified=self.shares_cells,
             context_shift=self.context_shift,

@@ -86,6 +86,26 @@ class SlotSettings(OptionGroup):
             metavar="X",
         ),
     ] = 0.1
+    prefill_budget: Annotated[
+        int,
+        Field(ge=0),
+        Option(
+            ("--prefill-budget",),
+            "prompt tokens that a step computes beside requests that decode, at most; 0: as many "
+            "as fit into --ubatch-size",
+            metavar="N",
+        ),
+    ] = 0
+    max_itl_ms: Annotated[
+        float,
+        Field(ge=0, le=60_000),
+        Option(
+            ("--max-itl-ms",),
+            "milliseconds that a step may take where requests decode beside a prompt: as much of "
+            "it is computed as fits by the steps' own times; 0: no target",
+            metavar="X",
+        ),
+    ] = 0.0
     context_shift: Annotated[
         bool,
         Option(

@@ -26,6 +26,7 @@ from engine_ext import (
     ModelInfo,
     SamplingParams,
     SequenceRequest,
+    StepStats,
     TokenFrames,
 )
 from engine_ext.loading.placement import Placement
@@ -349,6 +350,18 @@ class FakeEngine:
         return EngineStats(
             state=self.state,
             heartbeat_age_s=self.heartbeat_age_s,
+            steps=StepStats(
+                n_batches=(3, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1),
+                n_batch_tokens=4117,
+                n_beside=2,
+                n_tokens_beside=14,
+                n_tokens_beside_max=8,
+                prefill_budget=64,
+                decode_us=1500,
+                prompt_token_ns=250_000,
+                n_observed=10,
+                gap_us_max=9000,
+            ),
             n_steps=10,
             n_busy_slots=12,
             n_tokens_decoded=9,

@@ -26,7 +26,7 @@ struct Verdict {
 
 // Of 100 cells, 10 prompt tokens a step.
 Verdict allot(std::vector<CellClaim> claims) {
-  allot_cells(claims, 100, 10);
+  allot_cells(claims, {.n_cells = 100, .n_chunk = 10, .n_beside = 10});
   Verdict verdict;
   for (const CellClaim& claim : claims) {
     verdict.goes.push_back(claim.goes);
@@ -137,7 +137,7 @@ class Load {
       sequence.claim.goes = sequence.claim.yields = false;
       claims.push_back(sequence.claim);
     }
-    allot_cells(claims, n_cells_, n_chunk_);
+    allot_cells(claims, {.n_cells = n_cells_, .n_chunk = n_chunk_, .n_beside = n_chunk_});
     std::int32_t n_room = n_chunk_;
     for (std::size_t i = 0; i < active_.size(); ++i) {
       active_[i].claim = claims[i];

@@ -1,0 +1,52 @@
+#include "host/step_cost.h"
+
+#include <algorithm>
+
+namespace unpaced {
+namespace {
+
+// What a new time weighs. Steps that become longer are believed sooner: who waits for a token
+// notices those.
+constexpr double kLonger = 0.5;
+constexpr double kShorter = 0.25;
+// A time counts as this many times what was expected at most, and as that part of it at least.
+constexpr double kSurprise = 2.0;
+
+void learn(double& known, double seen) noexcept {
+  if (known <= 0) {
+    known = seen;
+    return;
+  }
+  seen = std::clamp(seen, known / kSurprise, known * kSurprise);
+  known += (seen > known ? kLonger : kShorter) * (seen - known);
+}
+
+}  // namespace
+
+void StepCost::observe(std::int32_t n_decoding, std::int32_t n_prompt, std::int64_t us) noexcept {
+  const auto time = static_cast<double>(us);
+  if (time <= 0 || n_decoding + n_prompt <= 0) return;
+  ++n_seen_;
+  if (n_prompt == 0) {
+    learn(decode_us_[static_cast<std::size_t>(n_decoding)], time);
+  } else if (n_decoding > 0) {
+    // The first one says more than chunks that were computed alone, which are larger.
+    if (!has_seen_both_) prompt_token_us_ = 0;
+    has_seen_both_ = true;
+    const double rest = std::max(0.0, time - decode_us(n_decoding));
+    learn(prompt_token_us_, rest / n_prompt);
+  } else if (!has_seen_both_) {
+    learn(prompt_token_us_, time / n_prompt);
+  }
+}
+
+double StepCost::decode_us(std::int32_t n_decoding) const noexcept {
+  const auto is_known = [](double us) { return us > 0; };
+  const auto at = decode_us_.begin() + n_decoding + 1;
+  const auto below = std::find_if(std::make_reverse_iterator(at), decode_us_.rend(), is_known);
+  if (below != decode_us_.rend()) return *below;
+  const auto above = std::find_if(at, decode_us_.end(), is_known);
+  return above == decode_us_.end() ? 0 : *above;
+}
+
+}  // namespace unpaced
