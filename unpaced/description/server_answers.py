@@ -101,6 +101,7 @@ class SlotState(BaseModel):
     n_prompt_tokens: int | None = None
     n_prompt_tokens_processed: int | None = None
     n_prompt_tokens_cache: int | None = None
+    n_cells_shared: int | None = None
     params: Any = Field(None, json_schema_extra=later("DefaultGenerationSettings"))
     next_token: list[NextToken] | None = None
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.traces.otlp_receiver import receiving
 from tests.support.hub import serving_hub
 from tests.support.image import (
     PROFILE,
@@ -23,6 +22,7 @@ from tests.support.image import (
     tool,
     why_not,
 )
+from tests.support.monitoring.otlp_receiver import receiving
 from unpaced.settings.model import DEMO_MODEL
 
 pytestmark = [

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tests.e2e.terminal.terminal import CTRL_D, ENTER, terminal
-from tests.e2e.traces.otlp_receiver import receiving
 from tests.e2e.traces.test_traces import env_for
+from tests.support.monitoring.otlp_receiver import receiving
 from tests.support.server import serving
 from tests.support.supervision.supervised import child_of, supervised, wait_replaced
 from unpaced.settings.model import DEMO_MODEL

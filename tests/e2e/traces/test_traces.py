@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.rig.server_process import free_port
-from tests.e2e.traces.otlp_receiver import Receiver, attributes, receiving
+from tests.support.monitoring.otlp_receiver import Receiver, attributes, receiving
 from tests.support.server import UNPACED, Server, serving
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

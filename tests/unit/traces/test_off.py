@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.monitoring.otlp_receiver import Receiver
 from tests.support.scripted.asgi_client import post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
@@ -36,8 +37,7 @@ async def calls_of_a_request(**settings: Any) -> Counter[str]:
     return calls
 
 
-async def test_off_a_request_calls_no_function_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")  # nobody is there
+async def test_off_a_request_calls_no_function_of_theirs(collector: Receiver) -> None:
     off, on = await calls_of_a_request(), await calls_of_a_request(traces=True)
     assert (off["traces"], off["opentelemetry"]) == (0, 0)
     assert on["traces"] > 0 and on["opentelemetry"] > 0
