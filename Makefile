@@ -175,19 +175,14 @@ $(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/packag
 	@touch $@
 
 # ctest three times: plain, ThreadSanitizer, AddressSanitizer. The build trees stay: later only what changed is compiled. Two tests
-# at a time, and while the next ones are compiled, since most of their time is waiting.
-CPP_BUILDS := plain $(SANITIZERS)
+# at a time, since most of their time is waiting; not while others are compiled, since some of them want both cores.
 cpp-tests: $(STAMPS)/dev
-	@$(MAKE) --no-print-directory --jobs $(words $(CPP_BUILDS)) $(CPP_BUILDS:%=cpp-run-%)
-
-cpp-compile-thread: cpp-compile-plain
-cpp-compile-address: cpp-compile-thread
-cpp-compile-%: FORCE
-	@$(STEP) .build/logs/cpp-$*.log "C++ tests, sanitizer $*: compile" sh -c " \
-	  $(VENV)/bin/cmake -S csrc -B .build/cpp-$* -G Ninja -DCMAKE_MAKE_PROGRAM='$(CURDIR)/$(VENV)/bin/ninja' \
-	    -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
-	    -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$(filter-out plain,$*) && \
-	  $(VENV)/bin/cmake --build .build/cpp-$*"
-
-cpp-run-%: cpp-compile-%
-	@$(VENV)/bin/ctest --test-dir .build/cpp-$* --output-on-failure --parallel 2
+	@for sanitizer in plain $(SANITIZERS); do \
+	  folder=.build/cpp-$$sanitizer; \
+	  $(STEP) .build/logs/cpp-$$sanitizer.log "C++ tests, sanitizer $$sanitizer: compile" sh -c " \
+	    $(VENV)/bin/cmake -S csrc -B $$folder -G Ninja -DCMAKE_MAKE_PROGRAM='$(CURDIR)/$(VENV)/bin/ninja' \
+	      -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
+	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/plain//') && \
+	    $(VENV)/bin/cmake --build $$folder"; \
+	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --parallel 2; \
+	done
