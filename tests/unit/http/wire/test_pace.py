@@ -27,7 +27,7 @@ def test_long_turns_begin_fewer_and_short_ones_more_again() -> None:
     assert pace.n_of_turn() == N_MAX
     assert counts(pace, clock, 2 * TURN_S, 4) == [8, 4, N_MIN, N_MIN]
     assert counts(pace, clock, 0.75 * TURN_S, 3) == [N_MIN] * 3
-    assert counts(pace, clock, 0.25 * TURN_S, 4) == [4, 8, N_MAX, N_MAX]
+    assert counts(pace, clock, 0.25 * TURN_S, 4) == [8, N_MAX, N_MAX, N_MAX]
 
 
 def test_a_rest_is_no_long_turn() -> None:
