@@ -146,11 +146,10 @@ def commands(arguments: argparse.Namespace, model: Path, scratch: Path) -> dict[
     peer_flags = ["-ngl", "0", *arguments.peer_flags]
     if len(arguments.cores) < len(physical_cores(os.sched_getaffinity(0))):
         peer_flags += ["-t", str(len(physical_cores(set(arguments.cores))))]
-    command = [str(peer.binary("llama-server")), "-m", str(model), "--port", str(ports[1])]
     env = peer.env() if arguments.our_libraries else peer.own_env()
     return {
         OURS: (unpaced_command(ports[0], model, *arguments.flags), {}, ports[0]),
-        PEER: ([*command, *peer_flags], env, ports[1]),
+        PEER: (peer.default_command(ports[1], model, *peer_flags), env, ports[1]),
     }
 
 

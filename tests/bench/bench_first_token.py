@@ -123,7 +123,7 @@ def measure_model(given: argparse.Namespace, model: Path, scratch: Path) -> list
             return run_cases(given, model, {"unpaced": ours})
         peer = Peer(given.peer, scratch / "shim")
         port = free_port()
-        command = [str(peer.binary("llama-server")), "-m", str(model), "--port", str(port)]
+        command = peer.default_command(port, model)
         with running(command, peer.env(), port, scratch / "peer.log") as theirs:
             return run_cases(given, model, {"unpaced": ours, "llama-server": theirs})
 

@@ -192,8 +192,8 @@ def server_of(name: str, arguments: argparse.Namespace, scratch: Path) -> Iterat
     if name == PEER:
         peer = Peer(arguments.peer, scratch / "shim")
         env = peer.env()
-        command = [str(peer.binary("llama-server")), "-m", str(arguments.model)]
-        command += ["--port", str(port), *flags, *shlex.split(arguments.peer_flags)]
+        flags += shlex.split(arguments.peer_flags)
+        command = peer.default_command(port, arguments.model, *flags)
     else:
         _, *extra = shlex.split(name)
         command = unpaced_command(port, arguments.model, *flags, *extra)

@@ -147,8 +147,8 @@ def server_of(
     if name == PEER:
         peer = Peer(arguments.peer, scratch / "shim")
         env = peer.env()
-        command = [str(peer.binary("llama-server")), "-m", str(arguments.model)]
-        command += ["--port", str(port), *flags, *shlex.split(arguments.peer_flags)]
+        flags += shlex.split(arguments.peer_flags)
+        command = peer.default_command(port, arguments.model, *flags)
     elif name == BEFORE:
         command = [arguments.before, "-P", "-m", "unpaced", "serve", "-m", str(arguments.model)]
         command += ["--port", str(port), *flags]

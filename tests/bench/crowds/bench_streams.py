@@ -129,8 +129,8 @@ def servers_of(
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         peer = Peer(arguments.peer.resolve(), scratch / "shim")
         ports = free_port(), free_port()
-        command = [str(peer.binary("llama-server")), "-m", str(model), "--port", str(ports[1])]
-        command += ["-ngl", "0", *flags, *arguments.peer_flags]
+        theirs = ["-ngl", "0", *flags, *arguments.peer_flags]
+        command = peer.default_command(ports[1], model, *theirs)
         ours = unpaced_command(ports[0], model, *flags, *arguments.flags)
         env = peer.env() if arguments.our_libraries else peer.own_env()
         yield {

@@ -56,10 +56,14 @@ class Peer:
                 return folder / name
         raise FileNotFoundError(f"{name} is not in {self.folder}")
 
+    def default_command(self, port: int, model: Path, *arguments: str) -> list[str]:
+        """llama-server with its own defaults, but for the arguments."""
+        command = [str(self.binary("llama-server")), "-m", str(model), "--port", str(port)]
+        return [*command, *arguments]
+
     def server_command(self, port: int, model: Path, *arguments: str) -> list[str]:
         """llama-server, one slot unless the arguments say otherwise."""
-        command = [str(self.binary("llama-server")), "-m", str(model), "--port", str(port)]
-        return [*command, "-np", "1", *arguments]
+        return self.default_command(port, model, "-np", "1", *arguments)
 
     def bench_tokens_per_s(self, model: Path, n_tokens: int, *arguments: str) -> float:
         """llama-bench's tg: tokens/s of one repetition of `n_tokens`."""
