@@ -74,9 +74,9 @@ class Ticket(Place):
             self._released = True
             self._admission.leave(self, held_slot=self._granted_us > 0)
 
-    def grant(self) -> None:
-        """For `Admission`."""
-        self._granted_us = time.monotonic_ns() // 1000
+    def grant(self, *, at_once: bool = False) -> None:
+        """For `Admission`. `at_once`: it was in no queue."""
+        self._granted_us = self._entered_us if at_once else time.monotonic_ns() // 1000
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -183,7 +183,7 @@ class Admission:
             self._idle.clear()
             self._queue.begin(tickets)
             for ticket in tickets:
-                self._run(ticket)
+                self._run(ticket, at_once=True)
             return tickets
         try:
             given_up = self._queue.make_room(client, n_prompt_tokens[n_at_once:])
@@ -231,9 +231,9 @@ class Admission:
                 return
             self._run(ticket)
 
-    def _run(self, ticket: Ticket) -> None:
+    def _run(self, ticket: Ticket, *, at_once: bool = False) -> None:
         self._running.add(ticket)
-        ticket.grant()
+        ticket.grant(at_once=at_once)
 
     @property
     def _n_free(self) -> int:
