@@ -55,11 +55,13 @@ void SlotKeeper::take_over(Stepper& stepper, Seating& seating, const RequestSpec
   const bool is_kept = keep(stepper, slot);
   if (!spec.cache_prompt || spec.prompt_logprobs) return;
   const CacheKey key{.lora_scales = spec.lora_scales, .cache_domain = spec.cache_domain};
-  // What is parked is taken as a whole where enough of it is of use.
   const auto n_kept = static_cast<std::int32_t>(cache_.longest_match(spec.prompt, key));
   const PrefixSource source = std::exchange(seating.source, {});
-  const bool is_source_better = n_kept < source.n + (source.slot == nullptr ? 0 : 1);
-  if (!is_source_better && look_for_better(stepper, seating, spec, held)) return;
+  // What cells hold already would fill as many again if it came back from host memory.
+  const bool is_in_cells = source.n > 0 && source.n >= n_kept;
+  // What is parked is taken as a whole where enough of it is of use.
+  const bool may_take = !is_in_cells || source.slot == nullptr;
+  if (may_take && look_for_better(stepper, seating, spec, held, is_in_cells)) return;
   seating.source = source;
   if (source.n > 0) return;
   if (!is_kept || store == nullptr || !slot.is_of_use_to(spec)) return;
@@ -126,11 +128,12 @@ std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots,
 }
 
 bool SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec,
-                                 std::span<const TokenId> held) {
+                                 std::span<const TokenId> held, bool only_in_cells) {
   Slot& slot = *seating.slot;
   const bool is_of_use = slot.is_of_use_to(spec);
   seating.state = cache_.take(is_of_use ? held : std::span<const TokenId>(), spec.prompt,
-                              {.lora_scales = spec.lora_scales, .cache_domain = spec.cache_domain});
+                              {.lora_scales = spec.lora_scales, .cache_domain = spec.cache_domain},
+                              only_in_cells);
   CellStore* store = stepper.cell_store();
   if (!seating.state) return false;
   if (store == nullptr) return true;

@@ -91,9 +91,9 @@ class SlotKeeper {
   // Of all idle slots but `taken` and the one that it shares with; returns their number.
   std::int32_t keep_idle(Stepper& stepper, std::span<Slot> slots, const Seating& seating);
   // The kept state that serves the request better than `held`, which its slot held, takes the place
-  // of that. False: there is none.
+  // of that; of those that are parked alone, if `only_in_cells`. False: there is none.
   bool look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec,
-                       std::span<const TokenId> held);
+                       std::span<const TokenId> held, bool only_in_cells);
   // slot_keeper_prefixes.cpp. Of the slot's first cells, those that the request will keep.
   [[nodiscard]] static std::int32_t n_reused(const Slot& slot, const RequestSpec& spec) noexcept;
   // Who holds enough more of the request's prompt in cells than n_own tokens, or will.

@@ -68,8 +68,8 @@ void PromptCache::put(KeptState state) {
 }
 
 std::optional<KeptState> PromptCache::take(std::span<const TokenId> cells,
-                                           std::span<const TokenId> prompt,
-                                           const CacheKey& key) noexcept {
+                                           std::span<const TokenId> prompt, const CacheKey& key,
+                                           bool only_in_cells) noexcept {
   const auto n_prompt = static_cast<float>(prompt.size());
   const auto n_held = static_cast<float>(common_prefix_length(cells, prompt));
   // An empty slot keeps nothing: any state is better.
@@ -78,6 +78,7 @@ std::optional<KeptState> PromptCache::take(std::span<const TokenId> cells,
   auto best = states_.end();
   for (auto it = states_.begin(); it != states_.end(); ++it) {
     if (!has_key(*it, key)) continue;
+    if (only_in_cells && it->ticket == CellStore::kNoTicket) continue;
     const auto n_common = static_cast<float>(common_prefix_length(it->tokens, prompt));
     const float keep = n_common / static_cast<float>(it->tokens.size());
     const float similarity = n_common / n_prompt;

@@ -43,10 +43,12 @@ class PromptCache {
   // It counts with all its bytes from now on, copied or not.
   void put(KeptState state);
 
-  // The state that serves `prompt` best, if it does so better than a slot that holds `cells`.
+  // The state that serves `prompt` best, if it does so better than a slot that holds `cells`; of
+  // those under a ticket alone, if `only_in_cells`.
   [[nodiscard]] std::optional<KeptState> take(std::span<const TokenId> cells,
                                               std::span<const TokenId> prompt,
-                                              const CacheKey& key = {}) noexcept;
+                                              const CacheKey& key = {},
+                                              bool only_in_cells = false) noexcept;
   // How much of the prompt's beginning take() could give to a slot that holds nothing.
   [[nodiscard]] std::size_t longest_match(std::span<const TokenId> prompt,
                                           const CacheKey& key = {}) const noexcept;

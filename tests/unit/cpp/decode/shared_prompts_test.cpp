@@ -223,6 +223,33 @@ TEST(a_parked_prompt_lends_what_another_one_begins_with) {
   CHECK_EQ(two.stepper.store.n_taken(two.slots), 300);
 }
 
+// One like it that has been copied to host memory would fill cells of its own.
+TEST(what_cells_hold_does_not_come_back_from_host_memory) {
+  Seats seats(2);
+  TokenStore& store = seats.stepper.store;
+  const auto prompt_of_its_own = [](TokenId own) {
+    std::vector<TokenId> prompt = prompt_of(200);
+    for (TokenId i = 0; i < 40; ++i) prompt.push_back(own + i);
+    return prompt;
+  };
+  RequestSpec busy = spec_of(prompt_of(50, 5000));
+  for (const TokenId own : {6000, 7000}) {
+    const bool is_copied = own == 6000;
+    if (!is_copied) store.part_time = std::chrono::milliseconds(2);
+    seats.end(0, prompt_of_its_own(own));
+    seats.submit(0, busy);
+    CHECK(seats.turn(0));
+    if (is_copied) seats.finish_work();
+    CHECK_EQ(store.parked.size(), is_copied ? 0U : 1U);
+  }
+  RequestSpec third = spec_of(prompt_of_its_own(8000));
+  seats.submit(1, third);
+  CHECK(seats.turn(1));
+  CHECK_EQ(store.n_restored, 0);
+  CHECK(seats.slots[1].cells.size() >= 200);
+  CHECK_EQ(store.n_taken(seats.slots), 240 + 50);
+}
+
 // More than one call's cells.
 TEST(a_long_prefix_is_shared_in_parts) {
   Seats seats(2);
