@@ -59,7 +59,7 @@ def test_a_repository_is_downloaded_served_and_then_needs_no_network(
     assert "user/repo is not in" in early.stderr
     flags = ("-hf", "user/repo", "-c", "64", "--hf-token", "secret")
     with serving(*flags, env=env) as server:
-        log = server.log.read_text()
+        log = server.logged()
         assert f"sha256 {hub.sha256('demo-Q8_0.gguf')}" in log
         assert "secret" not in log
         assert server.client.get("/models").json()["data"][0]["id"] == "user/repo"
@@ -156,7 +156,7 @@ def test_without_a_network_the_cache_is_served_at_once(env: dict[str, str]) -> N
 def test_a_busy_hub_is_asked_again(hub: Hub, env: dict[str, str]) -> None:
     hub.n_busy = 1
     with serving("-hf", "user/repo", "-c", "64", env=env) as server:
-        assert "the hub answers 503; again in 1 s" in server.log.read_text()
+        assert "the hub answers 503; again in 1 s" in server.logged()
 
 
 def test_a_wrong_checksum_is_not_served(hub: Hub, env: dict[str, str], tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_url_is_downloaded_and_resumed(hub: Hub, env: dict[str, str], tmp_path
     url = f"{hub.url}/user/repo/resolve/main/demo-Q8_0.gguf"
     flags = ("-mu", url, "-c", "64", "--hf-token", "secret")
     with serving(*flags, env=env | {"LLAMA_CACHE": str(tmp_path)}) as server:
-        assert f"sha256 {hub.sha256('demo-Q8_0.gguf')}" in server.log.read_text()
+        assert f"sha256 {hub.sha256('demo-Q8_0.gguf')}" in server.logged()
         assert server.complete(prompt="x", n_predict=2, ignore_eos=True)["tokens_predicted"] == 2
     assert hub.ranges == [None, "bytes=1000000-"]
     assert hub.keys == {None}  # the token is for Hugging Face only

@@ -114,7 +114,7 @@ def test_more_threads_than_cores_are_as_many_as_cores_and_said_to_be() -> None:
         assert facts["n_threads"] == facts["n_threads_batch"] == len(CORES)
         workers = [where for name, where in threads_of(server) if name == "ggml"]
         assert len(workers) == len(CORES) - 1
-        assert "no more threads than cores" in server.log.read_text()
+        assert "no more threads than cores" in server.logged()
 
 
 def test_the_front_end_takes_short_turns_and_leaves_its_helpers_as_they_are() -> None:

@@ -16,6 +16,8 @@ import importlib
 import json
 import os
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +42,7 @@ for _name, _member, _value in (("wget", "download", _refuse), ("filelock", "File
 
 _utils: Any = importlib.import_module("utils")
 _start = _utils.ServerProcess.start
+_request = _utils.ServerProcess.make_request
 _match = _utils.match_regex
 _model = os.environ["UNPACED_SUITE_MODEL"]
 _claims = Path(os.environ["UNPACED_SUITE_CLAIMS"])
@@ -60,7 +63,21 @@ def _note_match(regex: str, text: str) -> bool:
     return True
 
 
+def _request_logged(server: Any, *arguments: Any, **options: Any) -> Any:
+    """Both servers write their logs beside the answers, lines in their order: where a case reads
+    the log, it finds what came before the answer."""
+    response = _request(server, *arguments, **options)
+    if server.log_path and server.debug:
+        path = f"/{uuid.uuid4()}"
+        _request(server, "GET", path)
+        deadline = time.monotonic() + 5
+        while path not in Path(server.log_path).read_text() and time.monotonic() < deadline:
+            time.sleep(0.005)
+    return response
+
+
 _utils.ServerProcess.start = _start_local
+_utils.ServerProcess.make_request = _request_logged
 _utils.ServerPreset.load_all = staticmethod(lambda: None)
 _utils.download_file = lambda *_, **__: _model
 _utils.match_regex = _note_match

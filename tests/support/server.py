@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,13 @@ class Server:
                 raise TimeoutError
             time.sleep(0.005)
         return time.monotonic() - started
+
+    def logged(self) -> str:
+        """The log with all that was told before this call: lines come later than answers do."""
+        path = f"/{uuid.uuid4()}"
+        self.client.get(path)  # lines are written in their order
+        self.until(lambda: path in self.log.read_text())
+        return self.log.read_text()
 
     def open_request(self, path: str, **body: Any) -> socket.socket:
         """A request whose answer nobody reads yet, on a connection of its own."""

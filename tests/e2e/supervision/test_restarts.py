@@ -71,7 +71,7 @@ def test_a_server_that_dies_under_load_is_replaced(number: signal.Signals) -> No
         assert server.metric('unpaced_supervisor_restarts_total{reason="signal"}') == 2
         cause = f'unpaced_supervisor_last_restart_info{{cause="was killed by {number.name}"}}'
         assert server.metric(cause) == 1
-        log = server.log.read_text()
+        log = server.logged()
     assert log.count(f"the server is replaced cause='was killed by {number.name}'") == 2
     assert log.count("ready again") == 2
 
@@ -82,7 +82,7 @@ def test_a_server_that_stands_still_is_replaced() -> None:
         os.kill(child, signal.SIGSTOP)
         assert wait_replaced(server, child) > 1.5
         assert server.metric('unpaced_supervisor_restarts_total{reason="hang"}') == 1
-        log = server.log.read_text()
+        log = server.logged()
     assert "the server hangs reason='its event loop has not turned for" in log
 
 
@@ -119,7 +119,7 @@ def test_a_lost_engine_tells_its_clients_and_is_replaced() -> None:
         assert b'"error"' in text
         wait_replaced(server, child)
         assert server.metric('unpaced_supervisor_restarts_total{reason="engine_lost"}') == 1
-        assert "status 70: the engine was lost" in server.log.read_text()
+        assert "status 70: the engine was lost" in server.logged()
 
 
 def test_somebody_answers_while_servers_fail_to_start(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_supervisor_tells_nothing_of_the_requests_that_it_cuts_off(
         wait_replaced(server, child)
         assert server.post("/completion", {"prompt": CANARY, "n_predict": 1}).status_code == 200
         seen = {"metrics": server.client.get("/metrics").text}
-        seen |= {"standard error": server.log.read_text(), "log file": file.read_text()}
+        seen |= {"standard error": server.logged(), "log file": file.read_text()}
     assert number.name in seen["metrics"]
     assert "the server is replaced" in seen["standard error"] + seen["log file"]
     assert where_seen(seen) == {}

@@ -162,7 +162,7 @@ def test_prompts_go_to_host_memory_and_come_back() -> None:
         assert_equal_up_to_a_tie(
             first["completion_probabilities"], again["completion_probabilities"]
         )
-        log = server.log.read_text()
+        log = server.logged()
         assert "updating prompt cache" in log
         assert "__TEST_TAG_CACHE_IDLE_SLOT__" in log
 
@@ -259,7 +259,7 @@ def test_prompts_of_more_than_half_the_context_wait_for_one_another() -> None:
         assert server.metric("unpaced_kv_waits_total") >= 3
         assert server.metric("unpaced_kv_cells_yielded_total") == 0
         # The log lines of the completions say so.
-        waited = re.findall(r"cells_ms=([0-9.]+)", server.log.read_text())
+        waited = re.findall(r"cells_ms=([0-9.]+)", server.logged())
         assert len(waited) == 16
         assert sum(float(ms) > 0 for ms in waited) >= 3
         # And with what is reused: prompts that hold cells while they wait.
