@@ -157,10 +157,10 @@ def test_a_gpu_that_hangs_while_it_decodes(loop: str, kernels: str) -> None:
         check_end(server, text, 3 + 2)
 
 
-def test_a_gpu_that_hangs_in_the_self_test(tmp_path: Path) -> None:
+def test_a_gpu_that_hangs_in_the_self_test(tmp_path: Path, socket_folder: Path) -> None:
     port = free_port()
     limits = ("-np", "1", "--stall-timeout", "3", "--stop-timeout", "2")
-    env = fault_environment(tmp_path / "faults")
+    env = fault_environment(socket_folder / "faults")
     env["UNPACED_OCCUPY_AT_LAUNCH"] = str(FAULT_MS)
     log = tmp_path / "log"
     process = ServerProcess(faulty_command(port, *limits), env, port, log)
@@ -173,12 +173,14 @@ def test_a_gpu_that_hangs_in_the_self_test(tmp_path: Path) -> None:
 
 # In the comparison of bits, and in a graph that is timed.
 @pytest.mark.parametrize(("kernels", "number"), [("own", 1), ("own", 5), ("auto", 60)])
-def test_a_kernel_of_ours_that_hangs_in_its_test(kernels: str, number: int, tmp_path: Path) -> None:
+def test_a_kernel_of_ours_that_hangs_in_its_test(
+    kernels: str, number: int, tmp_path: Path, socket_folder: Path
+) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, "llama")
     port = free_port()
     limits = ("-np", "1", "--stall-timeout", "3", "--stop-timeout", "2", "--kernels", kernels)
-    env = fault_environment(tmp_path / "faults")
+    env = fault_environment(socket_folder / "faults")
     env |= {"UNPACED_HANG_AT_KERNEL": str(number), "UNPACED_HANG_MS": str(FAULT_MS)}
     env["XDG_CACHE_HOME"] = str(tmp_path)  # auto measures anew
     log = tmp_path / "log"
