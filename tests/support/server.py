@@ -32,14 +32,12 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-class Server:
-    """A running server and a client for it."""
+class ReachableServer:
+    """A client for the server on this port of 127.0.0.1, whoever started it."""
 
-    def __init__(self, process: ServerProcess, log: Path) -> None:
-        self.process = process
-        self.port = process.port
-        self.url = f"http://127.0.0.1:{process.port}"
-        self.log = log
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
 
     def post(self, path: str, body: Any) -> httpx.Response:
@@ -82,13 +80,6 @@ class Server:
             time.sleep(0.005)
         return time.monotonic() - started
 
-    def logged(self) -> str:
-        """The log with all that was told before this call: lines come later than answers do."""
-        path = f"/{uuid.uuid4()}"
-        self.client.get(path)  # lines are written in their order
-        self.until(lambda: path in self.log.read_text())
-        return self.log.read_text()
-
     def open_request(self, path: str, **body: Any) -> socket.socket:
         """A request whose answer nobody reads yet, on a connection of its own."""
         data = orjson.dumps(body)
@@ -96,6 +87,22 @@ class Server:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
         connection.sendall(head.encode() + data)
         return connection
+
+
+class Server(ReachableServer):
+    """A running server and a client for it."""
+
+    def __init__(self, process: ServerProcess, log: Path) -> None:
+        super().__init__(process.port)
+        self.process = process
+        self.log = log
+
+    def logged(self) -> str:
+        """The log with all that was told before this call: lines come later than answers do."""
+        path = f"/{uuid.uuid4()}"
+        self.client.get(path)  # lines are written in their order
+        self.until(lambda: path in self.log.read_text())
+        return self.log.read_text()
 
 
 @contextlib.contextmanager

@@ -9,22 +9,20 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.e2e.proxies.held_back import RUNNING, is_idle, streams_at_once
 from tests.e2e.proxies.proxy import NAME, Proxy, caddy, nginx
-from tests.support.faults.frozen_thread import CannotFreeze, frozen, thread_of
+from tests.support.faults.frozen_thread import frozen, thread_of
 from tests.support.patience import patience
 from tests.support.server import Server, serving
 
 ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "max_tokens": -1}
-RUNNING = "unpaced_requests_running"
-DECODED = "unpaced_engine_tokens_decoded_total"
-N_IN_16_KIB = 60  # events of a token
 # nginx as it is without the site's lines, with large buffers, and one that is deaf as well.
 BUFFERED = {
     "proxy_http_version 1.1;": "proxy_http_version 1.0;",
@@ -79,10 +77,6 @@ def other_nginx(
         yield client
 
 
-def is_idle(server: Server) -> Callable[[], bool]:
-    return lambda: server.metric(RUNNING) == 0
-
-
 @contextlib.contextmanager
 def slot_taken(server: Server) -> Iterator[None]:
     """Inside, a request of somebody else has the only slot."""
@@ -105,53 +99,18 @@ def test_answers_are_the_servers(server: Server, client: httpx.Client) -> None:
     assert text == expected
 
 
-def made_and_received(server: Server, client: httpx.Client) -> tuple[int, int]:
-    """Tokens that are made when the client sees the answer begin, and how many of them it gets.
-
-    No further one is made then, so that what is held back stays so.
-    """
-    server.until(is_idle(server))
-    before = server.metric(DECODED)
-    n_received = 0
-    client.timeout = httpx.Timeout(60, read=patience(1))
-    with client.stream("POST", "/v1/completions", json=ENDLESS | {"stream": True}) as answer:
-        lines = answer.iter_lines()
-        try:
-            with frozen(thread_of(server.process.pid, "decode")):
-                n_made = int(server.metric(DECODED) - before)
-                with contextlib.suppress(httpx.ReadTimeout):
-                    for line in lines:
-                        n_received += line.startswith("data: ")
-        except CannotFreeze as error:
-            pytest.skip(f"no ptrace here: {error}")
-    return n_made, n_received
-
-
-def streams_at_once(server: Server, client: httpx.Client) -> bool:
-    """Whether the answer begins with its first tokens, and each of them comes.
-
-    A proxy that buffers begins with 16 KiB of them. On a machine that is busy so many may be made
-    meanwhile, but not each time. One may be made and not yet told: its thread stands still between.
-    """
-    for _ in range(3):
-        n_made, n_received = made_and_received(server, client)
-        if n_made < N_IN_16_KIB and n_made - n_received in (0, 1):
-            return True
-    return False
-
-
 def test_no_token_is_held_back(server: Server, client: httpx.Client) -> None:
-    assert streams_at_once(server, client)
+    assert streams_at_once(server, server.process.pid, client, ENDLESS)
 
 
 def test_the_server_asks_nginx_not_to_buffer(server: Server, tmp_path: Path) -> None:
     with other_nginx(server, tmp_path, BUFFERED) as client:
-        assert streams_at_once(server, client)
+        assert streams_at_once(server, server.process.pid, client, ENDLESS)
 
 
 def test_a_proxy_that_buffers_is_noticed(server: Server, tmp_path: Path) -> None:
     with other_nginx(server, tmp_path, DEAF) as client:
-        assert not streams_at_once(server, client)
+        assert not streams_at_once(server, server.process.pid, client, ENDLESS)
 
 
 @pytest.mark.parametrize("stream", [False, True])
