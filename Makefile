@@ -78,8 +78,8 @@ test-clients: $(STAMPS)/dev $(STAMPS)/clients  ## openai, litellm, lm-eval, Verc
 # What clang-format is for: all C++ and CUDA of ours.
 CPP_FILES = $(sort $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.inc'))
 
-test-deploy: $(STAMPS)/dev $(STAMPS)/deploy  ## kubectl, Helm's library and Kubernetes' schemas read the manifests of deploy/kubernetes
-	@echo "manifests"
+test-deploy: $(STAMPS)/dev $(STAMPS)/deploy  ## Docker Compose, kubectl, Helm's library and Kubernetes' schemas read the files of deploy/
+	@echo "files of deploy/"
 	@$(PY) -m pytest tests/unit/deploy $(PYTEST_ARGS)
 
 lint: $(STAMPS)/dev  ## Style, types, who knows whom, pages that are made: what is wrong, changing nothing

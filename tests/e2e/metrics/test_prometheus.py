@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from tests.bench.rig.server_process import free_port, running, unpaced_command
 from tests.support.monitoring.prometheus import (
@@ -81,6 +82,23 @@ def test_scrape_reads_every_sample(server_url: str, prometheus: Prometheus) -> N
     assert names <= prometheus.query('{job="unpaced"}').keys()
     for name, text in prometheus.help_texts().items():
         assert text or not name.startswith("unpaced_"), f"{name} has no help text"
+
+
+def test_the_autoscalers_query_gives_one_number_for_each_server(prometheus: Prometheus) -> None:
+    """As prometheus-adapter fills it in, with what stands for a pod here."""
+    read = yaml.safe_load(
+        (DEPLOYED.parent / "kubernetes/autoscaling/adapter-rule.yaml").read_text()
+    )
+    (rule,) = read["rules"]["custom"]
+    name = rule["name"]["as"]
+    query = rule["metricsQuery"].replace("<<.Series>>", name).replace("<<.GroupBy>>", "instance")
+    query = query.replace("<<.LabelMatchers>>", 'job="unpaced",instance=~".+"')
+    assert "<<" not in query
+    wait_until(lambda: prometheus.series(query), "its first samples")
+    (series,) = prometheus.series(query)
+    assert series["metric"].keys() == {"instance"} and float(series["value"][1]) == 0
+    pods = rule["seriesQuery"].replace('namespace!="",pod!=""', 'job!="",instance!=""')
+    assert {found["metric"]["__name__"] for found in prometheus.series(pods)} == {name}
 
 
 def test_counters_reach_prometheus(server_url: str, prometheus: Prometheus) -> None:

@@ -14,6 +14,17 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 GRAFANA = DEPLOY / "grafana"
+# What Grafana's reader takes of a provisioned file; it passes over other keys and says nothing.
+# Source: Grafana's documentation, "Provision Grafana".
+PROVIDER_KEYS = {
+    "name", "type", "orgId", "folder", "folderUid", "editable", "allowUiUpdates",
+    "disableDeletion", "updateIntervalSeconds", "options",
+}  # fmt: skip
+DATASOURCE_KEYS = {
+    "name", "type", "access", "orgId", "uid", "url", "user", "database", "basicAuth",
+    "basicAuthUser", "withCredentials", "isDefault", "jsonData", "secureJsonData", "version",
+    "editable", "correlations",
+}  # fmt: skip
 
 
 def read_yaml(path: Path) -> Any:
@@ -95,6 +106,21 @@ def test_the_data_source_is_the_prometheus_of_compose(
     assert variable["current"]["value"] == source["uid"]
     scrape = read_yaml(DEPLOY / "prometheus" / "prometheus.yml")["global"]["scrape_interval"]
     assert source["jsonData"]["timeInterval"] == scrape
+
+
+def test_grafana_takes_every_key_of_the_provisioned_files() -> None:
+    provisioning = GRAFANA / "provisioning"
+    dashboards = read_yaml(provisioning / "dashboards" / "unpaced.yaml")
+    datasources = read_yaml(provisioning / "datasources" / "prometheus.yaml")
+    assert dashboards.keys() == {"apiVersion", "providers"}
+    assert datasources.keys() == {"apiVersion", "datasources"}
+    assert dashboards["apiVersion"] == datasources["apiVersion"] == 1
+    (provider,) = dashboards["providers"]
+    assert provider.keys() <= PROVIDER_KEYS and provider["type"] == "file"
+    assert provider["options"].keys() <= {"path", "foldersFromFilesStructure"}
+    (source,) = datasources["datasources"]
+    assert source.keys() <= DATASOURCE_KEYS
+    assert source["access"] == "proxy"  # the browser does not reach compose's network
 
 
 def mounts(service: dict[str, Any]) -> dict[PurePosixPath, Path]:

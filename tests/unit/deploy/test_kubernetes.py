@@ -116,7 +116,11 @@ def test_the_autoscaler_looks_at_a_metric_that_there_is() -> None:
     (asked,) = autoscaler["spec"]["metrics"]
     name = asked["pods"]["metric"]["name"]
     (rule,) = read("autoscaling/adapter-rule.yaml")[0]["rules"]["custom"]
-    assert rule["name"]["as"] == name and rule["seriesQuery"].startswith(name + "{")
+    assert rule["name"] == {"as": name} and rule["seriesQuery"].startswith(name + "{")
+    assert rule.keys() == {"seriesQuery", "resources", "name", "metricsQuery"}
+    # How the adapter knows which pod a series is of: the labels that the operator gives it.
+    pods = {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
+    assert rule["resources"] == {"overrides": pods}
     sources = [file.read_text() for file in (ROOT / "unpaced" / "metrics").glob("*.py")]
     assert any(f'"{name.removeprefix("unpaced_")}"' in source for source in sources)
 
@@ -180,6 +184,39 @@ def test_the_charts_switches_do_what_they_say() -> None:
     assert printed(data).returncode == 0
     (endpoint,) = only(manifests, "ServiceMonitor")["spec"]["endpoints"]
     assert endpoint["authorization"] == {"credentials": {"name": "scrape", "key": "key"}}
+
+
+@pytest.mark.parametrize(
+    ("overlay", "kind"),
+    [("monitoring", "ServiceMonitor"), ("autoscaling", "HorizontalPodAutoscaler")],
+)
+def test_the_chart_makes_what_the_overlays_add(overlay: str, kind: str) -> None:
+    switches = {"serviceMonitor": {"enabled": True}, "autoscaling": {"enabled": True}}
+    assert only(rendered(switches), kind) == only(built(overlay), kind)
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"gpu": {"enable": True}}, "/gpu"),
+        ({"setings": {}}, "setings"),
+        ({"drainSeconds": "two minutes"}, "/drainSeconds"),
+        # Helm would write a number from a million on as 1e+06.
+        ({"settings": {"UNPACED_CTX_SIZE": 1048576}}, "/settings/UNPACED_CTX_SIZE"),
+        ({"serviceMonitor": {"keySecret": {"name": "scrape"}}}, "/serviceMonitor/keySecret"),
+    ],
+)
+def test_the_chart_refuses_values_that_it_does_not_know(values: Manifest, place: str) -> None:
+    helm = pytest.importorskip("helm_python", reason="no helm_python (make test-deploy)")
+    with pytest.raises(helm.HelmValuesError, match=re.escape(place)):
+        rendered(values)
+
+
+def test_helm_finds_nothing_wrong_with_the_chart() -> None:
+    """It reads Chart.yaml strictly and holds values.yaml against the schema."""
+    helm = pytest.importorskip("helm_python", reason="no helm_python (make test-deploy)")
+    report = helm.lint(str(ROOT / "deploy" / "kubernetes" / "chart"), ALL_ON, strict=True)
+    assert report["total_charts_linted"] == 1 and report["errors"] == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
