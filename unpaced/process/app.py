@@ -159,6 +159,8 @@ def _traces(metrics: Metrics, build: BuildInfo) -> "Traces":
         raise ValueError(
             f"traces: needs {error.name}, which is not installed: pip install 'unpaced[otel]'"
         ) from None
+    except ValueError as error:  # OTEL_PROPAGATORS, which is read by the import
+        raise ValueError(f"traces: {error}") from error
     return Traces(metrics.registry, build.version)
 
 

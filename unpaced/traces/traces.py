@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 _PROTOCOL: Final = "http/protobuf"
 _METHODS: Final = frozenset({"DELETE", "GET", "OPTIONS", "PATCH", "POST", "PUT"})
 _CLOSE_S: Final = 2.0
+_NUMBERS: Final = (  # the SDK's own error does not say which it is
+    "OTEL_BSP_SCHEDULE_DELAY",
+    "OTEL_BSP_EXPORT_TIMEOUT",
+    "OTEL_BSP_MAX_QUEUE_SIZE",
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+)
 
 
 class Traces:
@@ -152,6 +158,10 @@ def _check_environment() -> None:
     exporter = os.environ.get("OTEL_TRACES_EXPORTER")
     if exporter and exporter != "otlp":
         raise ValueError(f"traces: OTEL_TRACES_EXPORTER is {exporter}; spans are sent by otlp")
+    for name in _NUMBERS:
+        told = os.environ.get(name)
+        if told and not told.isdecimal():
+            raise ValueError(f"traces: {name} is {told!r}, which is no whole number")
 
 
 def _resource(version: str) -> Resource:

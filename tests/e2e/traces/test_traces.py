@@ -196,6 +196,29 @@ def test_a_log_line_leads_to_its_trace(is_on: bool) -> None:
         assert receiver.spans == []
 
 
+@pytest.mark.parametrize(
+    ("told", "n_alone", "n_joined"),
+    [
+        ({}, 4, 4),
+        ({"OTEL_SDK_DISABLED": "true"}, 0, 0),
+        ({"OTEL_TRACES_SAMPLER": "always_off"}, 0, 0),
+        ({"OTEL_TRACES_SAMPLER": "parentbased_always_off"}, 0, 4),
+        ({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.0"}, 0, 0),
+        ({"OTEL_PROPAGATORS": "none"}, 8, 0),
+    ],
+    ids=lambda case: "-".join(case) if isinstance(case, dict) else str(case),
+)
+def test_the_sdks_variables_are_heeded(told: dict[str, str], n_alone: int, n_joined: int) -> None:
+    """Two requests, the second with a client's trace: spans of traces of their own, and of its."""
+    with receiving() as receiver:
+        with serving("-c", "256", "--traces", env=env_for(receiver) | told) as server:
+            server.complete(prompt="x", n_predict=1)
+            server.client.headers["traceparent"] = f"00-{TRACE}-{SPAN}-01"
+            server.complete(prompt="x", n_predict=1)
+        joined = [span.trace_id.hex() == TRACE for span in receiver.spans]  # sent at the stop
+    assert (joined.count(False), joined.count(True)) == (n_alone, n_joined)
+
+
 def test_off_it_is_not_even_imported() -> None:
     with serving("-c", "256", env={"PYTHONPROFILEIMPORTTIME": "1"}) as server:
         server.complete(prompt="x", n_predict=1)
@@ -210,6 +233,8 @@ def test_off_it_is_not_even_imported() -> None:
     [
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL is grpc"),
         ({"OTEL_TRACES_EXPORTER": "console"}, "OTEL_TRACES_EXPORTER is console"),
+        ({"OTEL_BSP_MAX_QUEUE_SIZE": "many"}, "OTEL_BSP_MAX_QUEUE_SIZE is 'many'"),
+        ({"OTEL_PROPAGATORS": "nobodys"}, "Propagator nobodys not found"),
         ({"PYTHONPATH": "."}, "is not installed: pip install 'unpaced[otel]'"),
     ],
 )
