@@ -99,6 +99,7 @@ class EngineConfig:
     decode_loop: int
     kernels: int
     kernel_choices: str
+    n_lanes: int
     require_device: bool
     flash_attn: int
     cache_type_k: int

@@ -65,6 +65,7 @@ void bind_config(nb::module_& m) {
       .def_rw("decode_loop", &EngineConfig::decode_loop)
       .def_rw("kernels", &EngineConfig::kernels)
       .def_rw("kernel_choices", &EngineConfig::kernel_choices)
+      .def_rw("n_lanes", &EngineConfig::n_lanes)
       .def_rw("require_device", &EngineConfig::require_device)
       .def_rw("flash_attn", &EngineConfig::flash_attn)
       .def_rw("cache_type_k", &EngineConfig::cache_type_k)

@@ -58,6 +58,8 @@ nb::dict step_counters(const Counters& c) {
   values["decode_us"] = c.step_decode_us.get();
   values["prompt_token_ns"] = c.step_prompt_token_ns.get();
   values["n_observed"] = c.n_steps_observed.get();
+  values["n_lane_steps"] = c.n_lane_steps.get();
+  values["n_lane_tokens"] = c.n_lane_tokens.get();
   values["gap_us_max"] = c.gap_us_max.get();
   return values;
 }
@@ -149,6 +151,8 @@ nb::dict decode_loop(PyEngine& self) {
   nb::list trials;
   for (const PhaseTrialReport& trial : report.phase_trials) trials.append(trial_dict(trial));
   info["phase_trials"] = trials;
+  info["n_lanes"] = report.n_lanes;
+  info["lanes_why"] = report.lanes_why;
   nb::list lengths;
   for (const PromptLengthReport& length : report.prompt_lengths) {
     lengths.append(length_dict(length));

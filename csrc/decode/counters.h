@@ -71,7 +71,10 @@ struct alignas(128) Counters {
   Counter gap_us_max;  // the longest time between two tokens of a request
   // By HostReason: decoded on the host, at least in part, although the loop is the GPU's.
   std::array<Counter, kHostReasons> n_requests_host;
-  Counter n_window_graphs;  // CUDA graphs in the cache, one a window of KV cells
+  // Steps that several sequences made together in the GPU's loop, and their tokens.
+  Counter n_lane_steps;
+  Counter n_lane_tokens;
+  Counter n_window_graphs;  // CUDA graphs in the cache, one a window and number of lanes
   Counter n_prompt_graphs;  // likewise, of short prompts: one a number of tokens and window
   Counter n_slots_active;
   Counter n_waiting;

@@ -1,7 +1,9 @@
 #include "engine/stepper_factory.h"
 
 #include <ggml-backend.h>
+#include <ggml.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 #include <utility>
@@ -34,6 +36,8 @@ std::unique_ptr<Stepper> fall_back(std::shared_ptr<Model> model, const EngineCon
                                    const std::string& reason) {
   report.loop = DecodeLoop::kHost;
   report.card = {};
+  report.n_lanes = 0;
+  report.lanes_why = "";
   report.reason = reason;
 #ifdef UNPACED_CUDA
   report.residency = LlamaBridge::describe(model->context());
@@ -56,11 +60,32 @@ bool uses_no_card(const EngineConfig& config) {
   return config.n_gpu_layers == 0 || config.options.uses_no_device();
 }
 
+// Why a step has one row.
+std::string why_one_lane(const Model& model, const EngineConfig& config) {
+  const auto is_quantised = [](std::int32_t type) {
+    return ggml_is_quantized(static_cast<ggml_type>(type));
+  };
+  if (!config.kv_unified) return "each slot has a KV stream of its own";
+  // Attention of several tokens converts a window of it at a time, in memory that is not planned.
+  if (is_quantised(config.cache_type_k) || is_quantised(config.cache_type_v))
+    return "the KV cache is quantised";
+  if (model.n_vocab() % 4 != 0) return "the rows of logits are not aligned";
+  return "";
+}
+
+void set_lanes(const Model& model, const EngineConfig& config, DecodeLoopReport& report) {
+  report.n_lanes = std::min({config.n_lanes, config.n_slots, kMaxLanes});
+  report.lanes_why = report.n_lanes > 1 ? why_one_lane(model, config) : "";
+  if (!report.lanes_why.empty()) report.n_lanes = 1;
+}
+
+// With as many lanes as the report has.
 std::unique_ptr<DeviceStepper> make_prepared(const std::shared_ptr<Model>& model,
                                              const EngineConfig& config, Counters& counters,
                                              DecodeLoop loop, const DrawLimits& limits,
                                              DecodeLoopReport& report) {
-  auto stepper = std::make_unique<DeviceStepper>(model, config, counters, loop, limits);
+  auto stepper =
+      std::make_unique<DeviceStepper>(model, config, counters, loop, limits, report.n_lanes);
   try {
     stepper->prepare(config.n_slots);
     if (auto prompts = start_prompts(*model, config, counters, report)) {
@@ -75,10 +100,10 @@ std::unique_ptr<DeviceStepper> make_prepared(const std::shared_ptr<Model>& model
 }
 
 // refusal: why one block draws alone where several were to.
-std::unique_ptr<DeviceStepper> make_device_stepper(const std::shared_ptr<Model>& model,
-                                                   const EngineConfig& config, Counters& counters,
-                                                   DecodeLoop loop, DecodeLoopReport& report,
-                                                   std::string& refusal) {
+std::unique_ptr<DeviceStepper> make_by_team(const std::shared_ptr<Model>& model,
+                                            const EngineConfig& config, Counters& counters,
+                                            DecodeLoop loop, DecodeLoopReport& report,
+                                            std::string& refusal) {
   try {
     return make_prepared(model, config, counters, loop, DrawLimits{}, report);
   } catch (const EngineLost&) {
@@ -89,6 +114,25 @@ std::unique_ptr<DeviceStepper> make_device_stepper(const std::shared_ptr<Model>&
     refusal = e.what();
     return make_prepared(model, config, counters, loop, DrawLimits{.team = DrawTeam::kBlock},
                          report);
+  }
+}
+
+std::unique_ptr<DeviceStepper> make_device_stepper(const std::shared_ptr<Model>& model,
+                                                   const EngineConfig& config, Counters& counters,
+                                                   DecodeLoop loop, DecodeLoopReport& report,
+                                                   std::string& refusal) {
+  set_lanes(*model, config, report);
+  try {
+    return make_by_team(model, config, counters, loop, report, refusal);
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::exception& e) {
+    if (report.n_lanes == 1) throw;
+    // It may be only the company that cannot be had.
+    report.n_lanes = 1;
+    report.lanes_why = e.what();
+    llama_memory_clear(llama_get_memory(model->context()), true);
+    return make_by_team(model, config, counters, loop, report, refusal);
   }
 }
 

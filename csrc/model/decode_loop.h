@@ -76,6 +76,8 @@ struct DecodeLoopReport {
   Residency residency;
   std::vector<StepPhaseReport> phases;  // in the step's order; none: the host's loop
   std::vector<PhaseTrialReport> phase_trials;
+  std::int32_t n_lanes = 0;  // requests that the GPU's loop decodes together, at most
+  std::string lanes_why;     // why no more; empty: as many as were asked for, or as there are slots
   std::vector<PromptLengthReport> prompt_lengths;  // none: llama_decode computes all prompts
   std::string prompts_why;                         // why; empty: see prompt_lengths
 };

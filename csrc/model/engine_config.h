@@ -39,6 +39,7 @@ struct EngineConfig {
   std::int32_t decode_loop = kDecodeLoopAuto;  // or a DecodeLoop
   std::int32_t kernels = static_cast<std::int32_t>(StepKernels::kAuto);  // StepKernels
   std::string kernel_choices;     // the folder that keeps what kAuto has measured; empty: none
+  std::int32_t n_lanes = 1;       // slots that the GPU's loop decodes together, at most
   bool require_device = false;    // anything less than the device loop is an error
   std::int32_t flash_attn = -1;   // llama_flash_attn_type: -1 auto, 0 off, 1 on
   std::int32_t cache_type_k = 1;  // ggml_type; 1 is F16

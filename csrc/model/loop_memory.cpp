@@ -15,6 +15,8 @@ constexpr std::size_t kDeviceBytes = 16UL << 20U;
 constexpr std::size_t kHostBytes = 48UL << 20U;
 // The same of prompt graphs: a backend of their own.
 constexpr std::size_t kPromptBytes = 16UL << 20U;
+// Tables of sequence breakers, biases and probabilities, which each lane has.
+constexpr std::size_t kLaneBytes = 4UL << 20U;
 // The sampler's scratch memory for a token of the vocabulary, and as much on the host.
 constexpr std::size_t kBytesPerToken = 64;
 
@@ -24,7 +26,8 @@ std::size_t n_windows(const LoopShape& shape, std::int32_t n_cells) noexcept {
 }
 
 std::size_t n_graphs(const LoopShape& shape) noexcept {
-  const std::size_t n_steps = std::min(n_windows(shape, shape.n_cells), kMaxWindowGraphs);
+  const auto n_lanes = static_cast<std::size_t>(shape.n_lanes);
+  const std::size_t n_steps = std::min(n_windows(shape, shape.n_cells) * n_lanes, kMaxWindowGraphs);
   if (!shape.has_prompts) return n_steps;
   constexpr std::size_t kLengths = kMaxPromptTokens - 1;
   const std::int32_t n_cells = std::min(shape.n_cells, kMaxPromptCells);
@@ -35,7 +38,10 @@ std::size_t n_graphs(const LoopShape& shape) noexcept {
 
 LoopMemory loop_memory(const LoopShape& shape) noexcept {
   const std::size_t n_layers = n_graphs(shape) * static_cast<std::size_t>(shape.n_layer + 1);
-  const std::size_t n_row_bytes = static_cast<std::size_t>(shape.n_vocab) * kBytesPerToken;
+  const auto n_lanes = static_cast<std::size_t>(shape.n_lanes);
+  const std::size_t n_row_bytes =
+      static_cast<std::size_t>(shape.n_vocab) * kBytesPerToken * n_lanes +
+      (n_lanes - 1) * kLaneBytes;
   const std::size_t n_prompt_bytes = shape.has_prompts ? kPromptBytes : 0;
   return {.device = kDeviceBytes + n_layers * kDeviceBytesPerLayer + n_row_bytes + n_prompt_bytes,
           .host = kHostBytes + n_layers * kHostBytesPerLayer + n_row_bytes};

@@ -23,6 +23,7 @@ struct LoopShape {
   std::int32_t n_vocab = 0;
   std::int32_t n_cells = 0;  // of a stream of the KV cache
   std::int32_t n_streams = 1;
+  std::int32_t n_lanes = 1;  // sequences that decode together
   bool has_prompts = false;  // short prompts have graphs of their own
 };
 

@@ -54,7 +54,7 @@ class EngineStats:
     n_prompt_graphs: int
     """CUDA graphs of short prompts, one a number of tokens and window of KV cells."""
     n_window_graphs: int
-    """CUDA graphs in the cache, one a window of KV cells; 0 with the host's loop."""
+    """CUDA graphs in the cache, one a window of KV cells and number of lanes; host's loop: 0."""
     n_slots_active: int
     n_waiting: int
     n_cache_bytes: int

@@ -1,4 +1,4 @@
-"""What the steps of the host's loop were made of. Numbers mirror csrc/decode/counters.h."""
+"""What steps were made of. Numbers mirror csrc/decode/counters.h."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStats:
-    """Counters of the host's steps since the start, and what is known of their costs."""
+    """Counters of steps since the start, and what is known of the costs of the host's."""
 
     n_batches: Sequence[int]
     """Batches that the host's loop computed, each one llama_decode, by their tokens: of one, of
@@ -28,5 +28,9 @@ class StepStats:
     """What one prompt token is expected to add to it; 0: none has been seen."""
     n_observed: int
     """Steps that these two are learned from."""
+    n_lane_steps: int
+    """Steps that several requests made together in the GPU's loop."""
+    n_lane_tokens: int
+    """Tokens of these steps."""
     gap_us_max: int
     """The longest time between two tokens of a request."""

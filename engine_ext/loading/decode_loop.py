@@ -65,6 +65,10 @@ class DecodeLoop:
     far as there was time), and then ggml_us and own_us of one phase. Those that read most weights
     come first."""
 
+    n_lanes: int = 0
+    """Requests that the GPU's loop decodes together, at most; 0: the loop is the host's."""
+    lanes_why: str = ""
+    """Why no more; empty: as many as were asked for, or as there are slots."""
     prompt_lengths: Sequence[Mapping[str, str | int | float]] = ()
     """Short prompts, by their number of tokens (n_tokens): what computes them (by: graph or
     llama_decode), why, and what the start-up test measured of those it computed: own_ms,

@@ -51,6 +51,7 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
         "cache_idle_slots",
         "n_waiting_max",
         "n_gpu_layers",
+        "n_lanes",
         "require_device",
         "check_tensors",
         "warmup",

@@ -115,6 +115,12 @@ class LiveCollector(Collector):
                 "Tokens that the GPU drew and fed to itself",
                 stats.n_tokens_device,
             ),
+            (
+                "engine_lane_steps",
+                "Steps that several requests made together in the GPU's loop",
+                stats.steps.n_lane_steps,
+            ),
+            ("engine_lane_tokens", "Tokens of those steps", stats.steps.n_lane_tokens),
             ("engine_prompt_tokens", "Prompt tokens the engine computed", stats.n_tokens_prompt),
             (
                 "prefix_shared_tokens",

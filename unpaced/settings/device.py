@@ -14,6 +14,8 @@ _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _DENSE: Final = r"\.ffn_(up|down|gate)\."
 _CPU: Final = "CPU"
 _LAYERS: Final = {"auto": -1, "all": -2}
+# Without --lanes. There are no more than slots, and one where the slots do not share the KV cells.
+_DEFAULT_LANES: Final = 4
 
 
 def _layers(value: object) -> object:
@@ -56,6 +58,17 @@ class DeviceSettings(OptionGroup):
             metavar="KERNELS",
         ),
     ] = "auto"
+    lanes: Annotated[
+        int,
+        Field(ge=1, le=8),
+        Option(
+            ("--lanes",),
+            "requests that the GPU's loop decodes together, at most: 1 to 8, as far as there are "
+            "slots and they share the KV cells; with more at once the host takes over until they "
+            "are fewer",
+            metavar="N",
+        ),
+    ] = _DEFAULT_LANES
     require_device: Annotated[
         bool,
         Option(

@@ -131,6 +131,7 @@ class Settings(
             decode_loop=self.decode_loop,
             kernels=self.kernels,
             kernel_choices=kernel_choices() if self.kernels == "auto" else None,
+            n_lanes=self.lanes,
             require_device=self.require_device,
             flash_attn=self.flash_attn,
             cache_type_k=self.cache_type_k,

@@ -2,13 +2,9 @@
 
 #include <stdexcept>
 
-#include "device/draw/certain_draw.cuh"
-#include "device/draw/logprob_report.cuh"
-#include "device/draw/row_selection.cuh"
+#include "device/draw/lane_kernels.cuh"
+#include "device/draw/row_draw.cuh"
 #include "device/draw/sample_kernels.h"
-#include "device/draw/text_penalties.cuh"
-#include "device/draw/warp_chain.cuh"
-#include "device/draw/wide_draw.cuh"
 #include "device/launch/early_start.cuh"
 #include "device/state/cuda_memory.h"
 
@@ -17,59 +13,16 @@ namespace {
 
 constexpr int kScanThreads = 256;
 
-// The best key of every group, four logits a thread, eight threads a group; blockIdx.y is the row.
+// blockIdx.y is the row.
 __global__ void scan_row(const __grid_constant__ StepKernelArguments a) {
   let_later_kernels_start(true);
   await_earlier_kernels();
   const StepRow& row = a.rows[blockIdx.y];
-  const float* logits = row.logits;
-  const std::int32_t n_vocab = row.n_vocab;
-  const std::int32_t first = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x) * 4;
-  float x[4];
-  if (first + 3 < n_vocab) {
-    const float4 four = *reinterpret_cast<const float4*>(logits + first);
-    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
-  } else {
-    for (int i = 0; i < 4; ++i) x[i] = first + i < n_vocab ? logits[first + i] : -kInfinity;
-  }
-  std::uint64_t best = 0;
-  bool legal = true;
-  for (int i = 0; i < 4; ++i) {
-    legal = legal && x[i] < kInfinity;
-    if (first + i < n_vocab) best = greater(best, key_of(x[i], first + i));
-  }
-  for (int offset = 4; offset > 0; offset /= 2) {
-    best = greater(best, __shfl_xor_sync(kAllLanes, best, offset));
-  }
-  if (threadIdx.x % 8 == 0 && first < n_vocab) row.group_best[first / kGroup] = best;
-  if (!legal) *row.illegal = 1;
+  scan(row.logits, row.n_vocab, row.group_best, row.illegal);
 }
 
-// What the end of a step needs of the control block, read at its beginning.
-struct StepPlan {
-  std::int32_t step;
-  std::int32_t n_steps;
-  std::int32_t position;
-  std::int32_t next_cell;
-  std::int64_t first_cell;
-  std::uint32_t stop;  // a bus away
-};
-
-__device__ StepPlan read_plan(const LaneControl& control, const LaneMailbox& mailbox) {
-  StepPlan plan{};
-  plan.stop = mailbox.stop;
-  plan.step = control.step;
-  plan.n_steps = control.n_steps;
-  plan.position = control.position;
-  plan.first_cell = control.first_cell;
-  plan.next_cell = control.cell[min(plan.step + 1, kMaxSteps - 1)];
-  return plan;
-}
-
-// Whether another step follows, said once a step. A row alone decides; the last of several would,
-// when the others have.
+// Whether another step follows, said once a step.
 __device__ void set_loop(const StepKernelArguments& a, bool goes_on) {
-  static_assert(kStepRows == 1);
   if (a.loops) cudaGraphSetConditional(a.loop, goes_on ? 1U : 0U);
 }
 
@@ -77,217 +30,34 @@ __device__ void set_loop(const StepKernelArguments& a, bool goes_on) {
 __device__ void finish_step(const StepKernelArguments& a, const StepRow& row, const StepPlan& plan,
                             TokenId token) {
   const std::int32_t n_steps_made = plan.step + 1;
-  LoopExit exit = LoopExit::kNonFinite;
-  if (token >= 0) {
-    const bool pauses = (row.pause_tokens[token / 32] >> (token % 32) & 1U) != 0U;
-    exit = pauses                         ? LoopExit::kPause
-           : n_steps_made >= plan.n_steps ? LoopExit::kSteps
-           : plan.stop != 0U              ? LoopExit::kStopped
-                                          : LoopExit::kNone;
-  }
+  const LoopExit exit = exit_after(row, plan, token);
   // One store announces the token and what follows from it, so nothing needs to be ordered.
   row.mailbox->entry[plan.step] = mailbox_entry(token, exit);
   if (token >= 0) accept(*row.sampling, token);
   row.control->step = n_steps_made;
   if (exit == LoopExit::kNone || (exit == LoopExit::kPause && n_steps_made < plan.n_steps)) {
-    *row.inputs.token = token;
-    *row.inputs.position = plan.position + n_steps_made;
-    *row.inputs.k_index = plan.first_cell + plan.next_cell;
-    *row.inputs.v_index = plan.first_cell + plan.next_cell;
-    row.inputs.mask[plan.next_cell] = 0;  // +0.0 in F16: visible
+    feed(row, plan, token);
   }
   if (exit != LoopExit::kNone) row.control->exited = 1;
   set_loop(a, exit == LoopExit::kNone);
 }
 
-// The best key of the row. The whole block; the same for every thread.
-__device__ std::uint64_t best_key(const std::uint64_t* keys, std::int32_t n, Shared& shared) {
-  std::uint64_t best = 0;
-  for (std::int32_t i = threadIdx.x; i < n; i += kThreads) best = greater(best, keys[i]);
-  best = warp_greatest(best);
-  if (threadIdx.x % 32 == 0) shared.best_of_warp[threadIdx.x / 32] = best;
-  __syncthreads();
-  return warp_greatest(shared.best_of_warp[threadIdx.x % 32]);
-}
-
-// The chain on the k best, by one warp of this block. Every thread of the warp has the token.
-__device__ TokenId draw_narrow(const StepRow& row, const std::uint64_t* keys, Shared& shared,
-                               std::uint64_t best) {
-  const std::int32_t n = select_top(row, keys, shared, row.sampling->top_k, best);
-  return threadIdx.x < 32 ? warp_chain(*row.sampling, shared, n) : -1;
-}
-
-// Fills the wide list: the n_best of shared.list, by this block alone, or the whole row.
-__device__ void fill_list(const StepRow& row, WideChain& w, std::int32_t n_best) {
-  Item* items = w.list.items;
-  if (w.s.top_k > 0) {
-    w.list.size = n_best;
-    w.list.sorted = true;
-    for (std::int32_t i = threadIdx.x; i < w.list.size; i += kThreads) {
-      items[i] = {w.shared.list[i].logit, w.shared.list[i].token};
-    }
-  } else {
-    w.list.size = row.n_vocab;
-    w.list.by_token = true;
-    w.list.knows_best = true;
-    w.team.sync();  // the row has its penalties
-    float greatest = -kInfinity;
-    for (std::int32_t i = w.team.thread(); i < row.n_vocab; i += w.team.n_threads()) {
-      items[i] = {row.logits[i], i};
-      greatest = fmaxf(greatest, items[i].logit);
-    }
-    w.list.best = team_max(w.team, greatest, -kInfinity);
-  }
-  w.team.sync();
-}
-
-// A token, -1: nothing can be drawn. Every thread of the first block has it; the others may leave
-// early.
-__device__ TokenId draw_wide(const StepRow& row, const std::uint64_t* keys, Team& team,
-                             Shared& shared, std::uint64_t best, StepLogprobs* report) {
-  DeviceSamplerState& s = *row.sampling;
-  const WideScratch& scratch = team_room().scratch;
-  const std::int32_t n_best = s.top_k > 0 ? select_top(row, keys, shared, s.top_k, best) : 0;
-  if (s.nucleus.applies) {
-    const TokenId token = draw_nucleus(s, row.logits, team, shared, best, n_best);
-    if (token >= 0) return token;
-  }
-  WideChain w{team, {.items = scratch.items[0], .spare = scratch.items[1]}, s, shared};
-  fill_list(row, w, n_best);
-  if (w.leave()) return -1;
-  const std::int32_t n_links = s.n_links;
-  for (std::int32_t i = 0; i < n_links; ++i) {
-    wide_link(w, s.links[i]);
-    if (w.leave() || (w.team.n_blocks == 1 && w.team.rank != 0)) return -1;
-  }
-  const std::int32_t mirostat = s.params.mirostat;
-  const WideDrawn drawn =
-      mirostat == 0 ? wide_draw_softmax(w, report != nullptr) : wide_draw_mirostat(w, mirostat);
-  if (drawn.index < 0) return -1;
-  const TokenId token = w.list.items[drawn.index].token;
-  if (report != nullptr) report_list(w, drawn, *report);
-  return token;
-}
-
-// A block's part in a draw.
-struct Drawing {
-  const StepRow& row;
-  DeviceSamplerState& s;
-  Shared& shared;
-  std::uint64_t* keys;  // of the row's groups: each block's own copy, or where they are
-  std::int32_t n_keys;
-  Team& team;
-  std::uint64_t best;    // of the keys
-  bool legal;            // all logits are
-  StepLogprobs* report;  // null: no probabilities are wanted
-  double log_sum;        // of the row, for probabilities before the chain
-};
-
-// Brings the keys near, and draws the random number. Returns what the first thread needs later.
-__device__ StepPlan read_step(Drawing& d) {
-  StepPlan plan{};
-  if (d.team.rank == 0 && threadIdx.x == 0) plan = read_plan(*d.row.control, *d.row.mailbox);
-  if (d.team.rank == 0 && threadIdx.x == kThreads - 1 && d.s.params.mirostat == 0) {
-    d.shared.u = d.s.streams.rng.next_f64();
-    *d.s.scratch.u = d.shared.u;
-  }
-  if (threadIdx.x == 0) d.shared.team.scratch = d.s.scratch;
-  const bool are_near = !kIsCompact || d.keys != d.row.group_best;
-  for (std::int32_t i = threadIdx.x; are_near && i < d.n_keys; i += kThreads) {
-    d.keys[i] = d.row.group_best[i];
-  }
-  d.legal = *d.row.illegal == 0;
-  d.team.sync();
-  d.best = best_key(d.keys, d.n_keys, d.shared);
-  if (!are_near) d.team.sync();  // the first block may change them from here on
-  return plan;
-}
-
-// Probabilities of the row as the model gave it.
-__device__ void report_row(Drawing& d) {
-  const LogprobKind kind = d.s.logprobs.kind;
-  if (kind != LogprobKind::kNone) d.report = d.s.logprobs.out + d.row.control->step;
-  if (kind == LogprobKind::kBefore && d.legal) {
-    d.log_sum = row_log_sum(d.team, d.row, logit_of(d.best));
-    if (d.team.rank == 0) {
-      report_best(d.row, d.keys, d.shared, d.best, d.log_sum, *d.report);
-    }
-  }
-}
-
-// Biases, penalties and DRY.
-__device__ void adjust(Drawing& d) {
-  if (d.s.dry.last_n > 0) find_dry(d.s, d.shared);
-  adjust_row(d.row, d.keys);
-  if (changes_row(d.s)) d.best = best_key(d.keys, d.n_keys, d.shared);
-}
-
-// The token, -1: nothing can be drawn. The first thread of the first block has it.
-__device__ TokenId draw(Drawing& d) {
-  if (!d.legal) return -1;
-  if (d.s.is_wide) {
-    StepLogprobs* after = d.s.logprobs.kind == LogprobKind::kAfter ? d.report : nullptr;
-    return draw_wide(d.row, d.keys, d.team, d.shared, d.best, after);
-  }
-  return logit_of(d.best) > -kInfinity ? draw_narrow(d.row, d.keys, d.shared, d.best) : -1;
-}
-
-// What is told of the token beside itself is complete before finish_step(). One thread.
-__device__ void finish_report(Drawing& d, TokenId token) {
-  if (d.report == nullptr) return;
-  if (d.s.logprobs.kind == LogprobKind::kBefore && token >= 0) {
-    d.report->drawn = static_cast<float>(d.s.scratch.raw[token] - d.log_sum);
-  }
-  __threadfence_system();  // before the entry; the block's other threads were waited for
-}
-
-// The row's token, drawn, published and fed to its next step. blockIdx.y is the row; its blocks, a
-// cluster or all of the grid, are the team, of which the first one has the row's key, list and text
-// to itself.
-//
-//   phase       blocks                      then
-//   read_step   all                         sync(): keys, random number and scratch are seen
-//   report_row  all; the pairs: the first   sync() in team_sum(): all are through with the row
-//               Where the list is the k best only the first block stays.
-//   adjust      the first                   the wide draw's first sync(): the row has its penalties
-//   draw        all, fewer as the list      __syncthreads(): every thread is through with the row,
-//               becomes short               the text and the report
-//   the end     the first thread            one store publishes the token; nothing reads after it
+// The token of the only row, drawn, published and fed to its next step.
 __global__ void __launch_bounds__(kThreads)
     draw_and_feed(const __grid_constant__ StepKernelArguments a) {
   await_earlier_kernels();
   const StepRow& row = a.rows[blockIdx.y];
-  DeviceSamplerState& s = *row.sampling;
-  const auto rank = static_cast<std::int32_t>(blockIdx.x);
-  const bool needs_cluster = s.needs_cluster;
-  if (rank > 0 && !needs_cluster) return;
+  const bool needs_cluster = row.sampling->needs_cluster;
+  if (blockIdx.x > 0 && !needs_cluster) return;
   // Only launches that ran ahead of an exit find it set.
   if (row.control->exited != 0) {
-    if (rank == 0 && threadIdx.x == 0) set_loop(a, false);
+    if (blockIdx.x == 0 && threadIdx.x == 0) set_loop(a, false);
     return;
   }
-  Shared& shared = reinterpret_cast<Shared&>(team_room());
-  Team team{.rank = rank, .n_blocks = needs_cluster ? static_cast<std::int32_t>(gridDim.x) : 1};
-  Drawing d{.row = row,
-            .s = s,
-            .shared = shared,
-            .keys = kIsCompact && a.keys_are_far ? row.group_best
-                                                 : reinterpret_cast<std::uint64_t*>(&shared + 1),
-            .n_keys = (row.n_vocab + kGroup - 1) / kGroup,
-            .team = team};
-  const StepPlan plan = read_step(d);
-  report_row(d);
-  if (rank > 0 && s.top_k > 0) return;
-  if (s.top_k > 0) team.n_blocks = 1;
-  if (rank == 0) adjust(d);
-  const TokenId token = draw(d);
-  if (rank > 0) return;
-  __syncthreads();
-  if (s.dry.last_n > 0) forget_dry(s);
-  if (threadIdx.x != 0) return;
-  if (!d.legal) *row.illegal = 0;
-  finish_report(d, token);
-  finish_step(a, row, plan, token);
+  DrawnToken drawn{};
+  if (draw_row(row, a.keys_are_far, needs_cluster, drawn)) {
+    finish_step(a, row, drawn.plan, drawn.token);  // one store publishes it; nothing reads after it
+  }
 }
 
 __global__ void guard_step(const LaneControl* control, cudaGraphConditionalHandle handle) {
@@ -301,6 +71,31 @@ __global__ void index_counts(DeviceSamplerState* sampling, std::int32_t n_counts
 
 const void* draw_kernel() { return reinterpret_cast<const void*>(draw_and_feed); }
 
+DrawRoom draw_room(std::int32_t n_vocab) {
+  return {.roomy = sizeof(RoomyShared),
+          .compact = sizeof(CompactShared),
+          .keys = static_cast<std::size_t>(n_groups(n_vocab)) * sizeof(std::uint64_t)};
+}
+
+// Of kernels that scan n_rows rows.
+struct ScanConfig {
+  ScanConfig(const DrawLaunch& draw, std::int32_t n_vocab, std::int32_t n_rows, cudaStream_t stream)
+      : early(early_start()) {
+    const std::int32_t n_threads = (n_vocab + 3) / 4;
+    const auto n_blocks = static_cast<unsigned>((n_threads + kScanThreads - 1) / kScanThreads);
+    config.gridDim = dim3(n_blocks, static_cast<unsigned>(n_rows));
+    config.blockDim = dim3(kScanThreads);
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = draw.starts_early ? 1 : 0;
+  }
+  ScanConfig(const ScanConfig&) = delete;
+  ScanConfig& operator=(const ScanConfig&) = delete;
+
+  cudaLaunchAttribute early;
+  cudaLaunchConfig_t config{};
+};
+
 }  // namespace
 
 std::int32_t n_groups(std::int32_t n_vocab) noexcept { return (n_vocab + kGroup - 1) / kGroup; }
@@ -308,12 +103,17 @@ std::int32_t n_groups(std::int32_t n_vocab) noexcept { return (n_vocab + kGroup 
 CardCode step_kernel_code() { return card_code(draw_kernel()); }
 
 DrawLaunch prepare_step_kernels(std::int32_t n_vocab, const DrawLimits& limits) {
-  const DrawRoom room{.roomy = sizeof(RoomyShared),
-                      .compact = sizeof(CompactShared),
-                      .keys = static_cast<std::size_t>(n_groups(n_vocab)) * sizeof(std::uint64_t)};
   StepKernelArguments none{};
   void* arguments[] = {&none};
-  return choose_draw_launch(draw_kernel(), room, limits, arguments);
+  return choose_draw_launch(draw_kernel(), draw_room(n_vocab), limits, 1, arguments);
+}
+
+DrawLaunch prepare_lane_kernels(std::int32_t n_vocab, std::int32_t n_lanes,
+                                const DrawLimits& limits) {
+  LaneKernelArguments none{};
+  void* arguments[] = {&none};
+  return choose_draw_launch(reinterpret_cast<const void*>(draw_rows), draw_room(n_vocab), limits,
+                            n_lanes, arguments);
 }
 
 void launch_step_guard(const LaneControl* control, cudaGraphConditionalHandle handle,
@@ -324,19 +124,27 @@ void launch_step_guard(const LaneControl* control, cudaGraphConditionalHandle ha
 
 void launch_step_kernels(const StepKernelArguments& a, const DrawLaunch& draw,
                          cudaStream_t stream) {
-  const std::int32_t n_vocab = a.rows[0].n_vocab;
-  const std::int32_t n_threads = (n_vocab + 3) / 4;
-  const auto n_blocks = static_cast<unsigned>((n_threads + kScanThreads - 1) / kScanThreads);
-  cudaLaunchAttribute early = early_start();
-  cudaLaunchConfig_t scan = {};
-  scan.gridDim = dim3(n_blocks, kStepRows);
-  scan.blockDim = dim3(kScanThreads);
-  scan.stream = stream;
-  scan.attrs = &early;
-  scan.numAttrs = draw.starts_early ? 1 : 0;
-  cuda_check(cudaLaunchKernelEx(&scan, scan_row, a), "scan_row");
-  const DrawConfig config(draw, kStepRows, stream);
+  const ScanConfig scan(draw, a.rows[0].n_vocab, 1, stream);
+  cuda_check(cudaLaunchKernelEx(&scan.config, scan_row, a), "scan_row");
+  const DrawConfig config(draw, 1, stream);
   cuda_check(cudaLaunchKernelEx(&config.get(), draw_and_feed, a), "draw_and_feed");
+}
+
+void launch_lane_guard(const LaneRow* lanes, cudaGraphConditionalHandle handle,
+                       cudaStream_t stream) {
+  guard_lanes<<<1, 1, 0, stream>>>(lanes, handle);
+  cuda_check(cudaGetLastError(), "guard_lanes");
+}
+
+void launch_lane_kernels(const LaneKernelArguments& a, const DrawLaunch& draw,
+                         cudaStream_t stream) {
+  const ScanConfig scan(draw, a.n_vocab, a.n_rows, stream);
+  cuda_check(cudaLaunchKernelEx(&scan.config, scan_rows, a), "scan_rows");
+  const DrawConfig config(draw, a.n_rows, stream);
+  cuda_check(cudaLaunchKernelEx(&config.get(), draw_rows, a), "draw_rows");
+  static_assert(kMaxLanes <= 32);
+  end_step<<<1, 32, 0, stream>>>(a);
+  cuda_check(cudaGetLastError(), "end_step");
 }
 
 void launch_index_counts(DeviceSamplerState* sampling, std::int32_t n_counts, cudaStream_t stream) {

@@ -1,6 +1,6 @@
 // The kernels of a step that are ours: the row of logits is scanned, a token drawn, published and
-// fed back. Two launches; they can be captured into a graph. README.md has a map of what they are
-// made of.
+// fed back. Two launches, or three where several rows decode side by side; they can be captured
+// into a graph. README.md has a map of what they are made of.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,11 +26,35 @@ struct StepRow {
   StepInputs inputs;     // of the next step
 };
 
+// Of a step of one row.
 struct StepKernelArguments {
-  StepRow rows[kStepRows];
+  StepRow rows[1];
   cudaGraphConditionalHandle loop;  // of the WHILE node that the step is the body of, if `loops`
   bool loops;
   bool keys_are_far;  // as the DrawLaunch has it
+};
+
+// What a lane lends to its row of a step.
+struct LaneRow {
+  std::uint64_t* group_best;
+  std::int32_t* illegal;
+  const std::uint32_t* pause_tokens;
+  DeviceSamplerState* sampling;
+  LaneControl* control;
+  LaneMailbox* mailbox;
+};
+
+// Of a step of several rows. Whose they are changes from launch to launch, the graph does not.
+struct LaneKernelArguments {
+  const LaneRow* lanes;  // in device memory, by row
+  std::int32_t n_rows;
+  std::int32_t n_vocab;  // a multiple of 4
+  float* logits;         // 16-byte aligned, row by row
+  StepInputs inputs;     // of the next step, likewise
+  std::int32_t n_kv;     // of the window
+  cudaGraphConditionalHandle loop;
+  bool loops;
+  bool keys_are_far;
 };
 
 [[nodiscard]] std::int32_t n_groups(std::int32_t n_vocab) noexcept;
@@ -48,6 +72,14 @@ void launch_step_guard(const LaneControl* control, cudaGraphConditionalHandle ha
 
 // Enqueues both kernels.
 void launch_step_kernels(const StepKernelArguments& arguments, const DrawLaunch& draw,
+                         cudaStream_t stream);
+
+// The same for several rows, n_lanes at most. They end together, and one guard serves all.
+[[nodiscard]] DrawLaunch prepare_lane_kernels(std::int32_t n_vocab, std::int32_t n_lanes,
+                                              const DrawLimits& limits = {});
+void launch_lane_guard(const LaneRow* lanes, cudaGraphConditionalHandle handle,
+                       cudaStream_t stream);
+void launch_lane_kernels(const LaneKernelArguments& arguments, const DrawLaunch& draw,
                          cudaStream_t stream);
 
 // Enqueues the kernel that indexes sampling->counts.entries after an upload.

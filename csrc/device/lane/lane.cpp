@@ -6,7 +6,7 @@
 
 namespace unpaced {
 
-Lane::Lane(const Model& model, std::int32_t n_cells)
+Lane::Lane(const Model& model)
     : sampler_(model.n_vocab(), model.n_ctx_slot()),
       pause_tokens_(model),
       masked_row_(model.n_vocab()),
@@ -15,8 +15,6 @@ Lane::Lane(const Model& model, std::int32_t n_cells)
       illegal_(1),
       control_(1),
       control_staging_(1),
-      mask_staging_(static_cast<std::size_t>(n_cells)),
-      input_staging_(4),
       mailbox_(1) {
   fill_now(illegal_.data(), 0, sizeof(std::int32_t));
   inputs_.reserve(kMaxSteps);
@@ -34,6 +32,15 @@ StepRow Lane::row(float* logits, const StepInputs& inputs) const noexcept {
           .inputs = inputs};
 }
 
+LaneRow Lane::shared_row() const noexcept {
+  return {.group_best = group_best_.data(),
+          .illegal = illegal_.data(),
+          .pause_tokens = pause_tokens_.device(),
+          .sampling = sampler_.device(),
+          .control = control_.data(),
+          .mailbox = mailbox_.device()};
+}
+
 const Slot* Lane::drawn() const noexcept {
   const bool is_newer = drawn_ != nullptr && drawn_->active() && drawn_->spec->id == drawn_request_;
   return is_newer ? drawn_ : nullptr;
@@ -48,26 +55,6 @@ void Lane::seat(Slot& slot, const Sampler& sampler, cudaStream_t stream) {
   drawn_request_ = slot.spec->id;
 }
 
-void Lane::upload_inputs(const Slot& slot, LlamaBridge& bridge, const CellPlan& plan,
-                         const Window& window, const StepInputs& inputs) {
-  const std::span<std::uint16_t> mask(mask_staging_.data(), static_cast<std::size_t>(window.n_kv));
-  bridge.fill_mask(slot.sequence, slot.n_cells(), mask);
-  mask[static_cast<std::size_t>(plan.cells.front())] = 0;
-  std::int64_t* staged = input_staging_.data();
-  staged[0] = slot.next_token;
-  staged[1] = slot.n_cells();
-  staged[2] = staged[3] = plan.first_cell + plan.cells.front();
-  const auto copy = [&bridge](void* to, const void* from, std::size_t n_bytes) {
-    cuda_check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, bridge.stream()),
-               "cudaMemcpyAsync");
-  };
-  copy(inputs.mask, mask.data(), mask.size_bytes());
-  copy(inputs.token, &staged[0], sizeof(std::int32_t));  // little-endian: the low half
-  copy(inputs.position, &staged[1], sizeof(std::int32_t));
-  copy(inputs.k_index, &staged[2], sizeof(std::int64_t));
-  copy(inputs.v_index, &staged[3], sizeof(std::int64_t));
-}
-
 void Lane::begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t stream) {
   LaneControl& control = *control_staging_.data();
   control.n_steps = n_steps;
@@ -75,6 +62,8 @@ void Lane::begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t s
   control.first_cell = plan.first_cell;
   control.step = 0;
   control.exited = 0;
+  control.drawn = -1;
+  control.stop = 0;
   std::copy_n(plan.cells.begin(), n_steps, control.cell);
   // A step that was launched ahead of a non-finite row's exit found that row again.
   cuda_check(cudaMemsetAsync(illegal_.data(), 0, sizeof(std::int32_t), stream), "cudaMemsetAsync");
@@ -121,12 +110,12 @@ void Lane::draw_again(Sampler& sampler, std::span<const std::uint32_t> mask, flo
 
 Lane::Progress Lane::progress() const noexcept {
   Progress now{n_taken_, LoopExit::kNone};
-  while (now.n_tokens < n_steps_ && now.exit == LoopExit::kNone) {
+  while (now.n_steps < n_steps_ && now.exit == LoopExit::kNone) {
     // One word, written by one store: no other memory hangs on it.
-    const std::uint64_t entry = mailbox_.data()->entry[now.n_tokens];
+    const std::uint64_t entry = mailbox_.data()->entry[now.n_steps];
     if (entry == 0) break;
     now.exit = entry_exit(entry);
-    now.n_tokens += now.exit == LoopExit::kNonFinite ? 0 : 1;
+    ++now.n_steps;
   }
   return now;
 }

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "device/draw/masked_row.h"
 #include "device/draw/sample_kernels.h"
 #include "device/lane/device_sampler.h"
+#include "device/lane/masked_row.h"
 #include "device/lane/pause_tokens.h"
 #include "device/llama/llama_bridge.h"
 #include "device/state/cuda_memory.h"
@@ -24,9 +24,9 @@ namespace unpaced {
 // cuda_check().
 class Lane {
  public:
-  // Tokens that the GPU has published, those already taken included, and whether it has left.
+  // Steps that the GPU has published, those already taken included, and whether it has left.
   struct Progress {
-    std::int32_t n_tokens;
+    std::int32_t n_steps;
     LoopExit exit;
   };
   struct StepToken {
@@ -34,11 +34,14 @@ class Lane {
     TokenId token;
   };
 
-  // n_cells: of the largest window.
-  Lane(const Model& model, std::int32_t n_cells);
+  explicit Lane(const Model& model);
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
 
   // What the lane's row of a step works on; the row's logits and inputs are the graph's.
   [[nodiscard]] StepRow row(float* logits, const StepInputs& inputs) const noexcept;
+  // Beside other lanes' rows.
+  [[nodiscard]] LaneRow shared_row() const noexcept;
   // In device memory.
   [[nodiscard]] const LaneControl* control() const noexcept { return control_.data(); }
   // Enqueues a copy of the row's logits for draw_again(); also while the stream is captured.
@@ -60,9 +63,6 @@ class Lane {
   void download(Sampler& sampler, cudaStream_t stream) { sampler_.download(sampler, stream); }
 
   // --- Its steps: planned, made by the GPU, taken one by one
-  // Enqueues the slot's next token, where it goes and what it sees, into the row's inputs.
-  void upload_inputs(const Slot& slot, LlamaBridge& bridge, const CellPlan& plan,
-                     const Window& window, const StepInputs& inputs);
   // Enqueues the plan of the first n_steps of its cells; they are the slot's from now on.
   void begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t stream);
   // Enqueues the end of a pause: the next step's inputs are in place, the device put them there.
@@ -82,8 +82,9 @@ class Lane {
     return plan_.cells[static_cast<std::size_t>(n_steps_ - 1)];
   }
   [[nodiscard]] Progress progress() const noexcept;
-  [[nodiscard]] bool is_news(const Progress& progress) const noexcept {
-    return progress.n_tokens > n_taken_ || progress.exit != LoopExit::kNone;
+  // Whether the next step, which must have been published, gave a token.
+  [[nodiscard]] bool has_token() const noexcept {
+    return entry_exit(mailbox_.data()->entry[n_taken_]) != LoopExit::kNonFinite;
   }
   // The token that take() will take, which must have been published.
   [[nodiscard]] TokenId next_token() const noexcept {
@@ -119,8 +120,6 @@ class Lane {
   DeviceArray<std::int32_t> illegal_;
   DeviceArray<LaneControl> control_;
   PinnedArray<LaneControl> control_staging_;
-  PinnedArray<std::uint16_t> mask_staging_;
-  PinnedArray<std::int64_t> input_staging_;  // token, position, k index, v index
   PinnedArray<LaneMailbox> mailbox_;
 
   const Slot* drawn_ = nullptr;

@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "device/state/cuda_memory.h"
-#include "device/state/loop_state.h"
 #include "device/state/wide_scratch.h"
 
 namespace unpaced {
@@ -23,7 +22,8 @@ int attribute(cudaDeviceAttr which) {
 
 // Whether a launch can be part of the body of a WHILE node: CUDA has not always allowed cooperative
 // ones there. Nothing is launched.
-bool fits_into_loop(const void* kernel, const DrawLaunch& launch, void** kernel_arguments) {
+bool fits_into_loop(const void* kernel, const DrawLaunch& launch, std::int32_t n_rows,
+                    void** kernel_arguments) {
   cudaGraph_t graph = nullptr;
   if (cudaGraphCreate(&graph, 0) != cudaSuccess) return false;
   cudaGraphConditionalHandle handle{};
@@ -34,7 +34,7 @@ bool fits_into_loop(const void* kernel, const DrawLaunch& launch, void** kernel_
   cudaGraphNode_t node = nullptr;
   cudaKernelNodeParams draw{};
   draw.func = const_cast<void*>(kernel);
-  const DrawConfig config(launch, kStepRows, nullptr);
+  const DrawConfig config(launch, n_rows, nullptr);
   draw.gridDim = config.get().gridDim;
   draw.blockDim = config.get().blockDim;
   draw.sharedMemBytes = static_cast<unsigned>(launch.shared_bytes);
@@ -62,7 +62,8 @@ bool fits_into_loop(const void* kernel, const DrawLaunch& launch, void** kernel_
 
 // As many blocks as can be on the device at once, a power of two. Without a cooperative launch
 // another process's kernels could keep some of them away while the others wait for them.
-DrawLaunch as_grid(const void* kernel, DrawLaunch launch, void** kernel_arguments) {
+DrawLaunch as_grid(const void* kernel, DrawLaunch launch, std::int32_t n_rows,
+                   void** kernel_arguments) {
   const auto alone = [&launch](const char* reason) {
     launch.team = DrawTeam::kBlock;
     launch.n_blocks = 1;
@@ -76,24 +77,24 @@ DrawLaunch as_grid(const void* kernel, DrawLaunch launch, void** kernel_argument
   cuda_check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n_of_processor, kernel, kBlockThreads,
                                                            launch.shared_bytes),
              "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-  const int n_at_once = n_of_processor * attribute(cudaDevAttrMultiProcessorCount) / kStepRows;
+  const int n_at_once = n_of_processor * attribute(cudaDevAttrMultiProcessorCount) / n_rows;
   launch.team = DrawTeam::kGrid;
   launch.n_blocks = kMaxTeamBlocks;
   while (launch.n_blocks > 1 && launch.n_blocks > n_at_once) launch.n_blocks /= 2;
   if (launch.n_blocks == 1) return alone("the card holds one block at a time");
-  if (!fits_into_loop(kernel, launch, kernel_arguments)) {
+  if (!fits_into_loop(kernel, launch, n_rows, kernel_arguments)) {
     return alone("no cooperative launches within a loop");
   }
   return launch;
 }
 
 // As many blocks in one cluster as the device can hold.
-DrawLaunch as_cluster(const void* kernel, DrawLaunch launch) {
+DrawLaunch as_cluster(const void* kernel, DrawLaunch launch, std::int32_t n_rows) {
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
              "cudaFuncSetAttribute");
   launch.team = DrawTeam::kCluster;
   for (launch.n_blocks = kMaxTeamBlocks; launch.n_blocks > 1; launch.n_blocks /= 2) {
-    const DrawConfig config(launch, kStepRows, nullptr);
+    const DrawConfig config(launch, n_rows, nullptr);
     int n_clusters = 0;
     if (cudaOccupancyMaxActiveClusters(&n_clusters, kernel, &config.get()) == cudaSuccess &&
         n_clusters > 0) {
@@ -142,7 +143,7 @@ CardCode card_code(const void* kernel) {
 std::string built_architectures() { return UNPACED_CUDA_ARCHITECTURES; }
 
 DrawLaunch choose_draw_launch(const void* kernel, const DrawRoom& room, const DrawLimits& limits,
-                              void** kernel_arguments) {
+                              std::int32_t n_rows, void** kernel_arguments) {
   const CardCode code = card_code(kernel);
   const auto n_shared =
       static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
@@ -155,9 +156,9 @@ DrawLaunch choose_draw_launch(const void* kernel, const DrawRoom& room, const Dr
     throw std::runtime_error("the vocabulary is too large for the device's shared memory");
   }
   if (limits.team == DrawTeam::kBlock) return launch;
-  if (!has_clusters(code.ptx * 10)) return as_grid(kernel, launch, kernel_arguments);
+  if (!has_clusters(code.ptx * 10)) return as_grid(kernel, launch, n_rows, kernel_arguments);
   if (limits.team == DrawTeam::kGrid || attribute(cudaDevAttrClusterLaunch) == 0) return launch;
-  return as_cluster(kernel, launch);
+  return as_cluster(kernel, launch, n_rows);
 }
 
 DrawConfig::DrawConfig(const DrawLaunch& launch, std::int32_t n_rows, cudaStream_t stream) {

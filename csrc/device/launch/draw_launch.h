@@ -59,9 +59,11 @@ struct CardCode {
 
 // The best launch of the kernel within the limits; raises the kernel's own limit of shared memory.
 // Throws std::runtime_error if the vocabulary is too large for the current device.
-// kernel_arguments: as cudaLaunchKernelExC takes them, for a launch that is never made.
+// n_rows: that it draws from at once, at most. kernel_arguments: as cudaLaunchKernelExC takes them,
+// for a launch that is never made.
 [[nodiscard]] DrawLaunch choose_draw_launch(const void* kernel, const DrawRoom& room,
-                                            const DrawLimits& limits, void** kernel_arguments);
+                                            const DrawLimits& limits, std::int32_t n_rows,
+                                            void** kernel_arguments);
 
 // A launch's configuration and the attribute that it points to. Neither copied nor moved.
 class DrawConfig {

@@ -1,3 +1,4 @@
+#include "device/llama/cell_search.h"
 #include "device/llama/llama_inside.cuh"
 #include "model/loop_memory.h"
 
@@ -8,8 +9,10 @@ LlamaBridge::LlamaBridge(llama_context* context, const Most& most)
   Inside& in = *inside_;
   in.make_backend();
   // The largest window first: it sizes the arena and the scheduler's buffer, which must never move.
-  const Window largest{
-      .stream = 0, .n_kv = std::min(n_cells(), most.n_kv), .n_tokens = most.n_tokens};
+  const Window largest{.stream = 0,
+                       .n_kv = std::min(n_cells(), most.n_kv),
+                       .n_tokens = most.n_tokens,
+                       .n_outputs = most.n_outputs};
   in.build(largest);
   in.check_inputs();
   in.take_arena();
@@ -22,7 +25,16 @@ LlamaBridge::LlamaBridge(llama_context* context, const Most& most)
   // is short it could not grow within a capture without aborting the process.
   open(largest);
   run();
-  open({.stream = 0, .n_kv = window_cells(1), .n_tokens = most.n_tokens});
+  in.upload_outputs(most.n_outputs);
+  // Fewer tokens are not always less: they have kernels of their own.
+  for (std::int32_t n = most.n_outputs - 1; n > 0; --n) {
+    open({.stream = 0, .n_kv = largest.n_kv, .n_tokens = n, .n_outputs = n});
+    run();
+  }
+  open({.stream = 0,
+        .n_kv = window_cells(1),
+        .n_tokens = most.n_tokens,
+        .n_outputs = most.n_outputs});
   in.upload_rotations();
   in.check_capture();
 }
@@ -86,6 +98,8 @@ void LlamaBridge::open(const Window& window) {
   in.check_residency();
 }
 
+const Window& LlamaBridge::window() const noexcept { return inside_->window; }
+
 std::uint64_t LlamaBridge::memory_version() const noexcept { return inside_->memory_version; }
 
 void LlamaBridge::run(const NodeRange& nodes) const {
@@ -121,28 +135,28 @@ float* LlamaBridge::logits() const noexcept {
 }
 
 CellPlan LlamaBridge::plan(std::int32_t sequence, std::int32_t n) {
+  return std::move(plan(std::span(&sequence, 1), n).front());
+}
+
+std::vector<CellPlan> LlamaBridge::plan(std::span<const std::int32_t> sequences, std::int32_t n) {
   Inside& in = *inside_;
-  CellPlan plan;
-  plan.stream = static_cast<std::int32_t>(in.cache->get_stream(sequence));
-  plan.first_cell = static_cast<std::int64_t>(plan.stream) * n_cells();
-  const llama_kv_cells& cells = in.cache->get_cells(sequence);
-  plan.n_used = static_cast<std::int32_t>(cells.used_max_p1());
-  const std::uint32_t n_all = cells.size();
-  n = std::min({n, n_plan_max(), static_cast<std::int32_t>(n_all - cells.get_used())});
-  // As llama_decode finds a cell for one token after the other: asked for all of them at once it
-  // might begin elsewhere, and another order of cells sums to other last bits
-  // (llama_kv_cache::find_slot).
-  in.taken.assign(n_all, false);
-  std::uint32_t head = in.cache->v_heads[static_cast<std::size_t>(plan.stream)];
-  for (std::uint32_t n_used = cells.get_used(); n > 0; --n, ++n_used) {
-    if (head > n_used + 2) head = 0;
-    while (head >= n_all || in.taken[head] || !cells.is_empty(head)) {
-      head = head + 1 < n_all ? head + 1 : 0;
+  const llama_kv_cells& cells = in.cache->get_cells(sequences.front());
+  CellPlan empty;
+  empty.stream = static_cast<std::int32_t>(in.cache->get_stream(sequences.front()));
+  empty.first_cell = static_cast<std::int64_t>(empty.stream) * n_cells();
+  empty.n_used = static_cast<std::int32_t>(cells.used_max_p1());
+  std::vector<CellPlan> plans(sequences.size(), empty);
+  const auto n_rows = static_cast<std::int32_t>(sequences.size());
+  const std::int32_t n_free = n_cells() - static_cast<std::int32_t>(cells.get_used());
+  CellSearch search(in.taken, cells.size(),
+                    in.cache->v_heads[static_cast<std::size_t>(empty.stream)], cells.get_used());
+  for (n = std::min({n, n_plan_max(), n_free / n_rows}); n > 0; --n) {
+    search.begin_batch(sequences.size());
+    for (CellPlan& plan : plans) {
+      plan.cells.push_back(search.next([&](std::uint32_t cell) { return cells.is_empty(cell); }));
     }
-    in.taken[head] = true;
-    plan.cells.push_back(static_cast<std::int32_t>(head++));
   }
-  return plan;
+  return plans;
 }
 
 std::optional<CellPlan> LlamaBridge::plan_batch(std::int32_t sequence, std::int32_t position,

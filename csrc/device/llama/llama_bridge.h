@@ -35,8 +35,9 @@ struct CellPlan {
 // Which decode graph: its shape depends on nothing else.
 struct Window {
   std::int32_t stream;
-  std::int32_t n_kv;          // cells that attention reads, from the stream's first on
-  std::int32_t n_tokens = 1;  // of one sequence; one of them has logits
+  std::int32_t n_kv;  // cells that attention reads, from the stream's first on
+  std::int32_t n_tokens = 1;
+  std::int32_t n_outputs = 1;  // tokens that have logits: one of them, or all
   auto operator<=>(const Window&) const = default;
 };
 
@@ -46,9 +47,10 @@ class LlamaBridge {
   // The model must be on one device, which becomes the calling thread's.
   // Takes the backend and the memory, and runs a step on them: the KV must be empty, and cleared
   // after. Throws with the reason (one sentence) if this model, context or build cannot be served
-  // exactly. most: the most tokens and cells of a window.
+  // exactly. most: the most tokens, rows of logits and cells of a window.
   struct Most {
     std::int32_t n_tokens = 1;
+    std::int32_t n_outputs = 1;
     std::int32_t n_kv = std::numeric_limits<std::int32_t>::max();
   };
   explicit LlamaBridge(llama_context* context) : LlamaBridge(context, Most{}) {}
@@ -61,8 +63,8 @@ class LlamaBridge {
   [[nodiscard]] int device() const noexcept;
   [[nodiscard]] cudaStream_t stream() const noexcept;
   [[nodiscard]] const StepInputs& inputs() const noexcept;
-  // Device memory: which of the tokens has logits; 0 until somebody writes it. Null: the graph does
-  // not ask.
+  // Device memory: which of the tokens have logits; 0, 1, ... until somebody writes it. Null: the
+  // graph does not ask.
   [[nodiscard]] std::int32_t* output_index() const noexcept;
   // Cells of one stream: the largest window.
   [[nodiscard]] std::int32_t n_cells() const noexcept;
@@ -79,9 +81,11 @@ class LlamaBridge {
   [[nodiscard]] static Residency describe(llama_context* context);
 
   // Builds the window's graph; run() then enqueues its kernels on the stream (also while that is
-  // captured) and logits() is where they leave n_vocab floats. Only the last one opened exists. May
-  // wait for the stream.
+  // captured) and logits() is where they leave n_vocab floats an output. Only the last one opened
+  // exists. May wait for the stream.
   void open(const Window& window);
+  // The one that is open.
+  [[nodiscard]] const Window& window() const noexcept;
   // Another number once open() has moved what graphs compute in: those captured before then hold
   // addresses of freed memory.
   [[nodiscard]] std::uint64_t memory_version() const noexcept;
@@ -99,6 +103,9 @@ class LlamaBridge {
 
   // Cells for up to n next tokens of a sequence: fewer if there are fewer. Nothing is changed.
   [[nodiscard]] CellPlan plan(std::int32_t sequence, std::int32_t n);
+  // The same for sequences of one stream, n tokens each at most, as if every token were computed
+  // beside the others' of the same number: by sequence.
+  [[nodiscard]] std::vector<CellPlan> plan(std::span<const std::int32_t> sequences, std::int32_t n);
   // Where llama_decode would put the sequence's next tokens, all in one batch. Nothing is changed.
   // Empty: there is no room, or llama.cpp has something to do to the KV before.
   [[nodiscard]] std::optional<CellPlan> plan_batch(std::int32_t sequence, std::int32_t position,

@@ -59,6 +59,7 @@ struct LlamaBridge::Inside {
   StepInputs inputs{};
   std::int32_t* output_index = nullptr;
   std::vector<bool> taken;  // scratch of plan(): cells that it has given away
+  Window window{};
   const void* compute_base = nullptr;
   std::uint64_t memory_version = 0;
   Residency residency;
@@ -78,7 +79,8 @@ struct LlamaBridge::Inside {
   }
 
   // The graph's tensors, not yet in memory.
-  void build(const Window& window) {
+  void build(const Window& wanted) {
+    window = wanted;
     const auto n_tokens = static_cast<std::uint32_t>(window.n_tokens);
     const llama_ubatch ubatch = allocator.ubatch_reserve(n_tokens, 1);
     llama_kv_cache::slot_info place;
@@ -97,7 +99,7 @@ struct LlamaBridge::Inside {
     params.sched = scheduler;
     params.backend_cpu = cpu;
     params.samplers.clear();
-    params.n_outputs = 1;
+    params.n_outputs = static_cast<std::uint32_t>(window.n_outputs);
     params.cb = [](const llama_ubatch&, ggml_tensor* tensor, const char* name, int layer) {
       if (layer >= 0) {
         ggml_format_name(tensor, "%s-%d", name, layer);
@@ -202,6 +204,14 @@ struct LlamaBridge::Inside {
     if (base == compute_base) return;
     compute_base = base;
     ++memory_version;
+  }
+
+  // All tokens have logits where several do.
+  void upload_outputs(std::int32_t n_outputs) {
+    if (output_index == nullptr || n_outputs < 2) return;
+    std::vector<std::int32_t> rows(static_cast<std::size_t>(n_outputs));
+    std::iota(rows.begin(), rows.end(), 0);
+    copy_up_now(output_index, rows.data(), rows.size() * sizeof(std::int32_t));
   }
 
   // The rotations of a quantised cache never change.

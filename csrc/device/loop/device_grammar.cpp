@@ -6,7 +6,7 @@
 
 namespace unpaced {
 
-bool DeviceStepper::admit(const Lane::Progress& progress, EventPublisher& events) {
+bool DeviceStepper::admit(const DeviceLoop::Progress& progress, EventPublisher& events) {
   Slot& slot = *lane().slot();
   TokenMask& mask = *slot.spec->mask;
   const bool is_token = progress.exit != LoopExit::kNonFinite;

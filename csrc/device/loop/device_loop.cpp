@@ -12,128 +12,174 @@
 namespace unpaced {
 namespace {
 
-constexpr std::int32_t kWindowsAhead = 16;
 constexpr std::int32_t kEarlyStarts = 90;  // the code that has them
 
-DrawLaunch draw_on(const LlamaBridge& bridge, std::int32_t n_vocab, const DrawLimits& limits) {
-  DrawLaunch draw = prepare_step_kernels(n_vocab, limits);
+DrawLaunch draw_on(const LlamaBridge& bridge, DrawLaunch draw) {
   draw.starts_early =
       find_card(bridge.device()).dependents_start_early && step_kernel_code().ptx >= kEarlyStarts;
   return draw;
 }
 
-// Behind a copy, which is no kernel.
-DrawLaunch after_copy(DrawLaunch draw) {
-  draw.starts_early = false;
-  return draw;
+DrawLaunch draw_lanes_on(const LlamaBridge& bridge, std::int32_t n_vocab, std::int32_t n_lanes,
+                         const DrawLimits& limits) {
+  if (n_lanes < 2) return {};
+  return draw_on(bridge, prepare_lane_kernels(n_vocab, n_lanes, limits));
+}
+
+// Which of several rows' exits the host has to see to first.
+int urgency(LoopExit exit) noexcept {
+  switch (exit) {
+    case LoopExit::kNonFinite:
+      return 4;
+    case LoopExit::kPause:
+      return 3;
+    case LoopExit::kSteps:
+      return 2;
+    case LoopExit::kStopped:
+      return 1;
+    case LoopExit::kNone:
+      break;
+  }
+  return 0;
 }
 
 }  // namespace
 
 DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, DecodeLoop kind,
-                       std::chrono::microseconds stall, const DrawLimits& limits)
+                       std::chrono::microseconds stall, const DrawLimits& limits,
+                       std::int32_t n_lanes)
     : bridge_(bridge),
       graph_(std::move(graph)),
       kind_(kind),
       n_ctx_(model.n_ctx_slot()),
+      n_vocab_(model.n_vocab()),
       stall_(stall),
-      draw_(draw_on(bridge, model.n_vocab(), limits)),
-      lanes_{Lane(model, bridge.n_cells())},
+      draw_(draw_on(bridge, prepare_step_kernels(model.n_vocab(), limits))),
+      lane_draw_(draw_lanes_on(bridge, model.n_vocab(), n_lanes, limits)),
+      inputs_(n_lanes, bridge.n_cells()),
+      rows_(static_cast<std::size_t>(n_lanes)),
+      row_staging_(static_cast<std::size_t>(n_lanes)),
       graphs_(bridge, program(false),
               kind == DecodeLoop::kDevice ? WindowLaunch::kLoop : WindowLaunch::kGuardedStep),
-      masked_graphs_(bridge, program(true), WindowLaunch::kStep) {}
+      masked_graphs_(bridge, program(true), WindowLaunch::kStep) {
+  for (std::int32_t i = 0; i < n_lanes; ++i) lanes_.emplace_back(model);
+  flight_.reserve(lanes_.size());
+  sequences_.reserve(lanes_.size());
+}
 
 DeviceLoop::~DeviceLoop() {
   drop();
   cudaStreamSynchronize(bridge_.stream());
 }
 
-MakeStepProgram DeviceLoop::program(bool keeps_rows) const {
-  return [this, keeps_rows](const LlamaBridge& bridge) {
-    StepProgram program;
-    program.guard_by([this](const StepSite& site) {
-      launch_step_guard(lane().control(), site.condition, site.stream);
-    });
-    graph_(program, bridge);
-    if (keeps_rows) {
-      program.then([this](const StepSite& site) { lane().keep_row(site.logits, site.stream); });
-    }
-    program.then([this, draw = keeps_rows ? after_copy(draw_) : draw_](const StepSite& site) {
-      launch_step_kernels(arguments(site), draw, site.stream);
-    });
-    return program;
-  };
-}
-
-StepKernelArguments DeviceLoop::arguments(const StepSite& site) const noexcept {
-  const StepInputs inputs = bridge_.inputs().of_row(0, site.window.n_kv);
-  return {.rows = {lane().row(site.logits, inputs)},
-          .loop = site.condition,
-          .loops = site.loops,
-          .keys_are_far = draw_.keys_are_far};
-}
-
-void DeviceLoop::run_graph() {
-  StepProgram program;
-  graph_(program, bridge_);
-  program.enqueue(bridge_, {.stream = bridge_.stream(),
-                            .window = {},
-                            .logits = bridge_.logits(),
-                            .condition = {},
-                            .loops = false});
-}
-
-void DeviceLoop::forget_graphs() noexcept {
-  graphs_.clear();
-  masked_graphs_.clear();
-}
-
-bool DeviceLoop::launch(Slot& slot, const Sampler& sampler) {
+bool DeviceLoop::launch(std::span<Slot* const> slots, const SamplerOf& sampler_of) {
   try {
-    return try_launch(slot, sampler);
+    return try_launch(slots, sampler_of);
   } catch (const EngineLost&) {
     throw;
   } catch (const std::exception&) {
-    lane().drop();
+    drop();
     throw;
   }
 }
 
-bool DeviceLoop::try_launch(Slot& slot, const Sampler& sampler) {
+std::int32_t DeviceLoop::n_steps_left(std::span<Slot* const> slots) const noexcept {
+  std::int32_t n = kMaxSteps;
+  for (const Slot* slot : slots) {
+    n = std::min(n, n_ctx_ - 1 - slot->n_cells());
+    if (slot->spec->max_tokens >= 0) n = std::min(n, slot->spec->max_tokens - slot->n_decoded);
+  }
+  return n;
+}
+
+bool DeviceLoop::try_launch(std::span<Slot* const> slots, const SamplerOf& sampler_of) {
   const cudaStream_t stream = bridge_.stream();
-  std::int32_t n = std::min(kMaxSteps, n_ctx_ - 1 - slot.n_cells());
-  if (slot.spec->max_tokens >= 0) n = std::min(n, slot.spec->max_tokens - slot.n_decoded);
+  const std::int32_t n = n_steps_left(slots);
   if (n < 1) return false;  // the context is full: a step there would overwrite or skip a position
   bridge_.synchronize_context();
-  CellPlan plan = bridge_.plan(slot.sequence, n);
-  if (plan.cells.empty()) return false;
+  sequences_.clear();
+  for (const Slot* slot : slots) sequences_.push_back(slot->sequence);
+  std::vector<CellPlan> plans = bridge_.plan(sequences_, n);
+  if (plans.front().cells.empty()) return false;
 
-  std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
-  window_ = {plan.stream, bridge_.window_cells(n_used)};
-  std::int32_t n_steps = 0;
-  for (const std::int32_t cell : plan.cells) {
-    n_used = std::max(n_used, cell + 1);
-    if (bridge_.window_cells(n_used) != window_.n_kv) break;
-    ++n_steps;
-  }
-  const TokenMask* mask = slot.spec->mask.get();
-  is_stepwise_ = mask != nullptr && !mask->waits();
+  const std::int32_t n_steps = enter_window(plans);
+  const TokenMask* mask = slots.front()->spec->mask.get();
+  is_stepwise_ = slots.size() == 1 && mask != nullptr && !mask->waits();
   static_cast<void>(graphs().get(window_));  // captured before anything is written
 
   stream_is_busy_ = true;
-  lane().seat(slot, sampler, stream);
-  lane().upload_inputs(slot, bridge_, plan, window_, bridge_.inputs().of_row(0, window_.n_kv));
-  lane().begin(slot, std::move(plan), n_steps, stream);
+  take_lanes(slots, sampler_of);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    flight_[i]->seat(*slots[i], sampler_of(*slots[i]), stream);
+  }
+  inputs_.upload(bridge_, slots, plans, window_);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    flight_[i]->begin(*slots[i], std::move(plans[i]), n_steps, stream);
+  }
+  if (slots.size() > 1) upload_rows();
   n_launched_ = 0;
   fly();
   prepare_next_window();
   return true;
 }
 
+void DeviceLoop::take_lanes(std::span<Slot* const> slots, const SamplerOf& sampler_of) {
+  flight_.clear();
+  const bool is_alone = slots.size() == 1;
+  for (Lane& one : lanes_) {
+    // A step of one row knows no other lane than the first.
+    const bool stays = std::ranges::find(slots, one.drawn()) != slots.end();
+    if (!stays || (is_alone && &one != &lane())) give_back(one, sampler_of);
+  }
+  for (const Slot* slot : slots) {
+    const auto has_it = [slot](const Lane& one) { return one.drawn() == slot; };
+    const auto is_free = [this](Lane& one) {
+      return one.drawn() == nullptr && std::ranges::find(flight_, &one) == flight_.end();
+    };
+    auto place = std::ranges::find_if(lanes_, has_it);
+    if (place == lanes_.end()) place = std::ranges::find_if(lanes_, is_free);
+    flight_.push_back(&*place);
+  }
+}
+
+void DeviceLoop::upload_rows() {
+  for (std::size_t i = 0; i < flight_.size(); ++i) {
+    row_staging_.data()[i] = flight_[i]->shared_row();
+  }
+  cuda_check(cudaMemcpyAsync(rows_.data(), row_staging_.data(), flight_.size() * sizeof(LaneRow),
+                             cudaMemcpyHostToDevice, bridge_.stream()),
+             "cudaMemcpyAsync");
+}
+
+bool DeviceLoop::flies(std::span<Slot* const> slots) const noexcept {
+  return std::ranges::equal(flight_, slots, {}, [](const Lane* lane) { return lane->slot(); });
+}
+
+DeviceLoop::Progress DeviceLoop::progress() const noexcept {
+  Progress all = {.n_steps = kMaxSteps, .exit = LoopExit::kNone};
+  bool has_left = true;  // all leave at the same step
+  for (const Lane* lane : flight_) {
+    const Lane::Progress one = lane->progress();
+    all.n_steps = std::min(all.n_steps, one.n_steps);
+    has_left = has_left && one.exit != LoopExit::kNone;
+    if (urgency(one.exit) > urgency(all.exit)) all.exit = one.exit;
+  }
+  if (!has_left) all.exit = LoopExit::kNone;
+  return all;
+}
+
+void DeviceLoop::pause() noexcept {
+  for (Lane* lane : flight_) lane->pause();
+}
+
 void DeviceLoop::resume() {
-  n_launched_ = lane().n_taken();
-  lane().go_on(bridge_.stream());
+  n_launched_ = n_taken();
+  for (Lane* lane : flight_) lane->go_on(bridge_.stream());
   fly();
+}
+
+void DeviceLoop::ask_to_leave() noexcept {
+  for (Lane* lane : flight_) lane->ask_to_leave();
 }
 
 void DeviceLoop::fly() {
@@ -144,7 +190,7 @@ void DeviceLoop::fly() {
     launch_steps(1);
   } else if (kind_ == DecodeLoop::kDevice) {
     cuda_check(cudaGraphLaunch(graphs_.get(window_), bridge_.stream()), "cudaGraphLaunch");
-    n_launched_ = lane().n_steps();
+    n_launched_ = flight_.front()->n_steps();
   } else {
     launch_steps(kQueuedSteps);
   }
@@ -157,15 +203,15 @@ void DeviceLoop::launch_steps(std::int32_t n) {
   } catch (const EngineLost&) {
     throw;
   } catch (const std::exception&) {
-    if (n_launched_ == lane().n_taken()) throw;
+    if (n_launched_ == n_taken()) throw;
     return;  // as below
   }
   marker_.clear();
-  for (; n > 0 && n_launched_ < lane().n_steps(); --n, ++n_launched_) {
+  for (; n > 0 && n_launched_ < flight_.front()->n_steps(); --n, ++n_launched_) {
     const cudaError_t status = cudaGraphLaunch(graph, bridge_.stream());
     if (status == cudaSuccess) continue;
     // Steps in the queue can still be made; this one is tried again when they are.
-    if (n_launched_ == lane().n_taken()) cuda_check(status, "cudaGraphLaunch");
+    if (n_launched_ == n_taken()) cuda_check(status, "cudaGraphLaunch");
     cudaGetLastError();
     return;
   }
@@ -173,7 +219,7 @@ void DeviceLoop::launch_steps(std::int32_t n) {
 
 void DeviceLoop::launch_ahead() {
   if (!runs_ahead()) return;
-  launch_steps(lane().n_taken() + kQueuedSteps - n_launched_);
+  launch_steps(n_taken() + kQueuedSteps - n_launched_);
 }
 
 void DeviceLoop::draw_again(Sampler& sampler, std::span<const std::uint32_t> mask) {
@@ -190,40 +236,50 @@ void DeviceLoop::draw_again(Sampler& sampler, std::span<const std::uint32_t> mas
   pacer_.launched(StepPacer::Clock::now());
 }
 
-void DeviceLoop::prepare_windows() {
-  const std::int32_t n_windows = std::max(1, kWindowsAhead / bridge_.n_streams());
-  for (std::int32_t stream = 0; stream < bridge_.n_streams(); ++stream) {
-    std::int32_t n_kv = 0;
-    for (std::int32_t i = 0; i < n_windows && n_kv < bridge_.n_cells(); ++i) {
-      n_kv = bridge_.window_cells(n_kv + 1);
-      static_cast<void>(graphs_.get({stream, n_kv}));
+void DeviceLoop::land() {
+  for (std::size_t i = 0; i < flight_.size(); ++i) {
+    try {
+      flight_[i]->land(bridge_);
+    } catch (...) {
+      drop();  // those behind it; the GPU has left
+      throw;
     }
   }
-}
-
-void DeviceLoop::prepare_next_window() {
-  // The GPU is busy meanwhile.
-  const Window next{window_.stream, bridge_.window_cells(window_.n_kv + 1)};
-  if (lane().last_cell() + 1 != window_.n_kv || graphs().has(next)) return;
-  try {
-    static_cast<void>(graphs().get(next));
-  } catch (const EngineLost&) {
-    throw;
-  } catch (const std::exception&) {
-    // The steps at hand are well without it; the next ones see to it.
-  }
+  flight_.clear();
 }
 
 void DeviceLoop::drop() noexcept {
-  if (lane().slot() == nullptr) return;
-  lane().ask_to_leave();
-  lane().drop();
+  for (Lane* lane : flight_) {
+    lane->ask_to_leave();
+    lane->drop();
+  }
+  flight_.clear();
 }
 
 void DeviceLoop::wait_for_stream() {
   if (!stream_is_busy_) return;
   cuda_check(cudaStreamSynchronize(bridge_.stream()), "cudaStreamSynchronize");
   stream_is_busy_ = false;
+}
+
+void DeviceLoop::unseat(const Slot& slot) noexcept {
+  for (Lane& lane : lanes_) lane.unseat(slot);
+}
+
+void DeviceLoop::unseat() noexcept {
+  for (Lane& lane : lanes_) lane.unseat();
+}
+
+void DeviceLoop::give_back(Lane& lane, const SamplerOf& sampler_of) {
+  if (const Slot* drawn = lane.drawn(); drawn != nullptr) {
+    lane.download(sampler_of(*drawn), bridge_.stream());
+  }
+  lane.unseat();
+}
+
+void DeviceLoop::give_back(const SamplerOf& sampler_of) {
+  wait_for_stream();
+  for (Lane& lane : lanes_) give_back(lane, sampler_of);
 }
 
 }  // namespace unpaced

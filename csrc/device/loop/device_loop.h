@@ -2,12 +2,16 @@
 // to an end. Which requests it serves and what their tokens mean is its caller's.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <vector>
 
 #include "decode/interruption.h"
 #include "device/lane/lane.h"
+#include "device/lane/lane_inputs.h"
 #include "device/launch/draw_launch.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/step_pacer.h"
@@ -20,15 +24,26 @@
 
 namespace unpaced {
 
-// Decode thread only. One lane runs so far. Steps go from launch() over pauses to land(), or to
-// drop(). What waits for the GPU, or gives it work, throws EngineLost where the GPU is of no use
-// any more, and else std::runtime_error.
+// Decode thread only. Steps go from launch() over pauses to land(), or to drop(). Several sequences
+// make each step together and leave together: a row each, in the order in which launch() has them.
+// What waits for the GPU, or gives it work, throws EngineLost where the GPU is of no use any more,
+// and else std::runtime_error.
 class DeviceLoop {
  public:
+  // The host's sampler of a slot's request.
+  using SamplerOf = std::function<Sampler&(const Slot&)>;
+  // What all lanes have published, what was taken included; whether the GPU has left, and why: a
+  // row that is not finite comes first, then a pause.
+  struct Progress {
+    std::int32_t n_steps;
+    LoopExit exit;
+  };
+
   // `model` and `bridge` outlive this. graph: whose kernels compute a window's logits. stall: how
-  // long the GPU may be silent; 0: there is no limit.
+  // long the GPU may be silent; 0: there is no limit. n_lanes: as many as the bridge's windows can
+  // have outputs.
   DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, DecodeLoop kind,
-             std::chrono::microseconds stall, const DrawLimits& limits);
+             std::chrono::microseconds stall, const DrawLimits& limits, std::int32_t n_lanes);
   // Has the GPU leave, and waits for that.
   ~DeviceLoop();
   DeviceLoop(const DeviceLoop&) = delete;
@@ -40,8 +55,10 @@ class DeviceLoop {
   void run_graph();
   // Other kernels compute the logits from now on.
   void forget_graphs() noexcept;
-  // Captures the graphs of windows that come first.
+  // Captures one lane's graphs of windows that come first. Those of several are idle time's.
   void prepare_windows();
+  // As Stepper has it.
+  bool use_idle_time();
   [[nodiscard]] std::size_t n_graphs() const noexcept {
     return graphs_.size() + masked_graphs_.size();
   }
@@ -49,58 +66,89 @@ class DeviceLoop {
   // How tokens are drawn on this card.
   [[nodiscard]] const DrawLaunch& draw() const noexcept { return draw_; }
 
+  [[nodiscard]] std::size_t n_lanes() const noexcept { return lanes_.size(); }
+  // The one that a sequence alone has.
   [[nodiscard]] Lane& lane() noexcept { return lanes_.front(); }
   [[nodiscard]] const Lane& lane() const noexcept { return lanes_.front(); }
-  // A launch makes one step, and the host looks at every token.
+  // Where whose inputs are made ready.
+  [[nodiscard]] LaneInputs& inputs() noexcept { return inputs_; }
+  // A launch makes one step, and the host looks at every token. Of one lane.
   [[nodiscard]] bool is_stepwise() const noexcept { return is_stepwise_; }
 
-  // Plans the slot's next steps and has the GPU make them, with `sampler`'s state where the GPU has
-  // none of this request. False: there is no cell or no step left. Where it throws nothing runs.
-  [[nodiscard]] bool launch(Slot& slot, const Sampler& sampler);
+  // Plans the slots' next steps and has the GPU make them, with their samplers' state where the GPU
+  // has none of these requests. False: there is no cell or no step left. Where it throws nothing
+  // runs.
+  [[nodiscard]] bool launch(std::span<Slot* const> slots, const SamplerOf& sampler_of);
+  // The lanes whose steps are made, by row; none: nothing was launched, or it has landed.
+  [[nodiscard]] std::span<Lane* const> flight() const noexcept { return flight_; }
+  [[nodiscard]] bool is_flying() const noexcept { return !flight_.empty(); }
+  // Whether it is these slots' steps.
+  [[nodiscard]] bool flies(std::span<Slot* const> slots) const noexcept;
+  // Of each lane.
+  [[nodiscard]] std::int32_t n_taken() const noexcept { return flight_.front()->n_taken(); }
+  [[nodiscard]] Progress progress() const noexcept;
+  [[nodiscard]] bool is_news(const Progress& progress) const noexcept {
+    return progress.n_steps > n_taken();
+  }
+  // The GPU has left the loop for the host to look, and may go on.
+  void pause() noexcept;
+  [[nodiscard]] bool is_paused() const noexcept {
+    return is_flying() && flight_.front()->is_paused();
+  }
   // Goes on after a pause.
   void resume();
+  // The GPU leaves after the step that it is at.
+  void ask_to_leave() noexcept;
   // The GPU makes the steps that are in its queue, and needs more of them.
   [[nodiscard]] bool runs_ahead() const noexcept {
     return kind_ == DecodeLoop::kAhead && !is_stepwise_;
   }
   // Fills the queue up, if it runs ahead.
   void launch_ahead();
-  // The step's token once more, among those that `mask` has a bit for.
+  // The step's token once more, among those that `mask` has a bit for. Of one lane.
   void draw_again(Sampler& sampler, std::span<const std::uint32_t> mask);
   // Sleeps until there is news. `may_leave`: comes back without where this thread is wanted.
-  [[nodiscard]] Lane::Progress wait_for_news(bool may_leave);
+  [[nodiscard]] Progress wait_for_news(bool may_leave);
 
   // The steps that were taken are entered into llama.cpp's books; the GPU has left.
-  void land() { lane().land(bridge_); }
+  void land();
   // The steps are of no use; the GPU leaves soon.
   void drop() noexcept;
   // The GPU is done with the KV.
   void wait_for_stream();
   // As wait_for_stream(), but what is in the stream may have been dropped, and with a limit.
   void wait_for_end();
-  // Gives the state of whoever was drawn for last to the host: to what sampler_of(slot) is.
-  template <class SamplerOf>
-  void give_back(SamplerOf sampler_of) {
-    wait_for_stream();
-    if (const Slot* drawn = lane().drawn(); drawn != nullptr) {
-      lane().download(sampler_of(*drawn), bridge_.stream());
-    }
-    lane().unseat();
-  }
+  // The host's state of this slot's request counts from now on; of all requests.
+  void unseat(const Slot& slot) noexcept;
+  void unseat() noexcept;
+  // Gives the state of those who were drawn for last to the host.
+  void give_back(const SamplerOf& sampler_of);
 
  private:
   // kAhead: steps that the GPU has in its queue at most.
   static constexpr std::int32_t kQueuedSteps = 3;
 
-  // The graph, then the draw. keeps_rows: the logits are kept before.
-  [[nodiscard]] MakeStepProgram program(bool keeps_rows) const;
-  [[nodiscard]] StepKernelArguments arguments(const StepSite& site) const noexcept;
   [[nodiscard]] WindowGraphs& graphs() noexcept { return is_stepwise_ ? masked_graphs_ : graphs_; }
 
-  [[nodiscard]] bool try_launch(Slot& slot, const Sampler& sampler);
-  // The lane's steps are given to the GPU, as the kind of loop has it.
+  [[nodiscard]] bool try_launch(std::span<Slot* const> slots, const SamplerOf& sampler_of);
+  [[nodiscard]] std::int32_t n_steps_left(std::span<Slot* const> slots) const noexcept;
+  // Each slot's lane becomes the flight's: the one that has its sampler, where it may stay there.
+  void take_lanes(std::span<Slot* const> slots, const SamplerOf& sampler_of);
+  void give_back(Lane& lane, const SamplerOf& sampler_of);
+  void upload_rows();
+  // The flight's steps are given to the GPU, as the kind of loop has it.
   void fly();
   void launch_steps(std::int32_t n);
+
+  // device_windows.cpp
+  // The graph, then the draw. keeps_rows: the logits are kept before.
+  [[nodiscard]] MakeStepProgram program(bool keeps_rows) const;
+  [[nodiscard]] StepProgram row_program(const LlamaBridge& bridge, bool keeps_rows) const;
+  [[nodiscard]] StepProgram lane_program(const LlamaBridge& bridge) const;
+  [[nodiscard]] StepKernelArguments arguments(const StepSite& site) const noexcept;
+  [[nodiscard]] LaneKernelArguments lane_arguments(const StepSite& site) const noexcept;
+  // Sets the window that the plans' first steps are in. Returns how many of their steps are.
+  [[nodiscard]] std::int32_t enter_window(std::span<const CellPlan> plans);
   void prepare_next_window();
 
   // device_silence.cpp
@@ -113,13 +161,21 @@ class DeviceLoop {
   const AddGraph graph_;
   const DecodeLoop kind_;
   const std::int32_t n_ctx_;
+  const std::int32_t n_vocab_;
   const std::chrono::microseconds stall_;
   const DrawLaunch draw_;
-  std::array<Lane, kStepRows> lanes_;
+  const DrawLaunch lane_draw_;  // of several rows
+  std::deque<Lane> lanes_;      // they stay where they are
+  LaneInputs inputs_;
+  DeviceArray<LaneRow> rows_;  // of several
+  PinnedArray<LaneRow> row_staging_;
   WindowGraphs graphs_;
   WindowGraphs masked_graphs_;   // one step, whose rows of logits are kept
+  std::deque<Window> wanted_;    // of several lanes, to be captured in idle time
   Window window_{};              // of the steps at hand
   std::int32_t n_launched_ = 0;  // kAhead: of them, given to the GPU
+  std::vector<Lane*> flight_;
+  std::vector<std::int32_t> sequences_;  // scratch
   bool is_stepwise_ = false;
   bool stream_is_busy_ = false;  // launches since the last wait for the stream
   StreamMarker marker_;

@@ -1,33 +1,33 @@
 #include "device/loop/device_policy.h"
 
+#include <algorithm>
+
 #include "device/lane/device_sampler.h"
 
 namespace unpaced {
 
-Slot* DevicePolicy::lone_decoder(std::span<Slot> slots) noexcept {
-  Slot* lone = nullptr;
-  for (Slot& slot : slots) {
-    // Cells that are planned for a flight are free in the books: what is restored would take them.
-    if (slot.move == SlotMove::kIn) return nullptr;
-    if (!slot.active()) continue;
-    if (lone != nullptr || slot.phase != SlotPhase::kDecode) return nullptr;
-    lone = &slot;
-  }
-  return lone;
+HostReason DevicePolicy::why_host(std::span<Slot* const> members) const {
+  // A slot that waits for its grammar since it had company goes on where it is.
+  const auto is_held = [this](const Slot* slot) { return host_.is_held(*slot); };
+  if (members.empty() || std::ranges::any_of(members, is_held)) return HostReason::kShared;
+  if (members.size() == 1) return why_host(*members.front());
+  // A step under a grammar is one launch, and the others do not wait for it.
+  const auto is_hosts = [this](const Slot* slot) {
+    return slot->spec->mask != nullptr || why_host(*slot) != HostReason::kNone;
+  };
+  return std::ranges::any_of(members, is_hosts) ? HostReason::kShared : HostReason::kNone;
 }
 
-HostReason DevicePolicy::why_host(const Slot* lone) const {
-  // A slot that waits for its grammar since it had company goes on where it is.
-  if (lone == nullptr || host_.is_held(*lone)) return HostReason::kShared;
+HostReason DevicePolicy::why_host(const Slot& slot) const {
   // The last cell is reached on the host: it ends the request or shifts the context.
-  if (lone->n_cells() + 1 >= host_.n_ctx()) return HostReason::kContextEnd;
-  const RequestSpec& spec = *lone->spec;
+  if (slot.n_cells() + 1 >= host_.n_ctx()) return HostReason::kContextEnd;
+  const RequestSpec& spec = *slot.spec;
   if (spec.id == grounded_) return HostReason::kLaunch;
   if (spec.reasoning_budget != nullptr) return HostReason::kReasoning;
   if (!spec.stop.empty() && spec.pause_tokens == nullptr) return HostReason::kStopLength;
   // A line is looked at with tokens that come after it: no set of tokens to pause at tells when.
   if (!spec.limits.empty()) return HostReason::kTextLimits;
-  return DeviceSampler::refusal(spec, host_.sampler(*lone));
+  return DeviceSampler::refusal(spec, host_.sampler(slot));
 }
 
 void DevicePolicy::count(std::span<const Slot> slots, HostReason reason) noexcept {

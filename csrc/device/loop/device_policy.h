@@ -19,12 +19,9 @@ class DevicePolicy {
   DevicePolicy(HostStepper& host, Counters& counters, std::int32_t n_slots)
       : host_(host), counters_(counters), counted_(static_cast<std::size_t>(n_slots)) {}
 
-  // The slot that decodes if no other one is active; else null.
-  [[nodiscard]] static Slot* lone_decoder(std::span<Slot> slots) noexcept;
-
-  // kNone: the GPU can make the steps of `lone`, which is the only active slot; null: there is no
-  // such slot.
-  [[nodiscard]] HostReason why_host(const Slot* lone) const;
+  // kNone: the GPU can make the steps of these slots, which are all that are active; none: there
+  // are others, or too many.
+  [[nodiscard]] HostReason why_host(std::span<Slot* const> members) const;
 
   // The GPU could not be given the request's steps; the host makes the other ones.
   void ground(const RequestSpec& spec) noexcept { grounded_ = spec.id; }
@@ -33,6 +30,8 @@ class DevicePolicy {
   void count(std::span<const Slot> slots, HostReason reason) noexcept;
 
  private:
+  [[nodiscard]] HostReason why_host(const Slot& slot) const;
+
   HostStepper& host_;
   Counters& counters_;
   std::vector<RequestId> counted_;  // by slot id: the last request that was counted

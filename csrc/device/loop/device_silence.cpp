@@ -32,13 +32,13 @@ void check_stream(cudaStream_t stream) {
 
 }  // namespace
 
-Lane::Progress DeviceLoop::wait_for_news(bool may_leave) {
+DeviceLoop::Progress DeviceLoop::wait_for_news(bool may_leave) {
   const auto suspicious = stall_.count() > 0 ? std::min<Clock::duration>(kSuspicious, stall_)
                                              : Clock::duration(kSuspicious);
   for (;;) {
-    const Lane::Progress now = lane().progress();
-    if (lane().is_news(now)) {
-      pacer_.arrived(Clock::now(), now.n_tokens - lane().n_taken());
+    const Progress now = progress();
+    if (is_news(now)) {
+      pacer_.arrived(Clock::now(), now.n_steps - n_taken());
       return now;
     }
     if (may_leave && interruption_ != nullptr && interruption_->is_pending()) return now;
@@ -58,8 +58,8 @@ void DeviceLoop::look_into_silence() {
   check_stream(bridge_.stream());
   if (!marker_.is_set()) {
     marker_.enqueue(bridge_.stream());
-  } else if (marker_.is_passed() && !lane().is_news(lane().progress())) {
-    lane().drop();
+  } else if (marker_.is_passed() && !is_news(progress())) {
+    drop();
     throw std::runtime_error("the decode loop on the GPU ended without a result");
   }
   if (stall_.count() > 0 && pacer_.silence() > stall_) throw_silent(pacer_.silence());

@@ -22,20 +22,27 @@ bool is_any_active(std::span<const Slot> slots) {
 }  // namespace
 
 DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& config,
-                             Counters& counters, DecodeLoop loop, const DrawLimits& limits)
+                             Counters& counters, DecodeLoop loop, const DrawLimits& limits,
+                             std::int32_t n_lanes)
     : model_(std::move(model)),
       counters_(counters),
       host_(model_, config, counters),
-      bridge_(model_->context()),
+      bridge_(model_->context(), {.n_tokens = n_lanes, .n_outputs = n_lanes}),
       stall_(config.stall_us),
       step_(bridge_, static_cast<StepKernels>(config.kernels), config.kernel_choices),
       loop_(
           *model_, bridge_,
           [this](StepProgram& program, const LlamaBridge& bridge) {
-            step_.add_to(program, bridge);
+            // Kernels of ours compute the step of one sequence.
+            if (bridge.window().n_tokens == 1) return step_.add_to(program, bridge);
+            program.by_ggml(bridge.nodes().end);
           },
-          loop, stall_, limits),
-      policy_(host_, counters, config.n_slots) {
+          loop, stall_, limits, n_lanes),
+      policy_(host_, counters, config.n_slots),
+      sampler_of_([this](const Slot& slot) -> Sampler& { return host_.sampler(slot); }) {
+  members_.reserve(static_cast<std::size_t>(n_lanes));
+  taken_.reserve(static_cast<std::size_t>(n_lanes));
+  outcomes_.reserve(static_cast<std::size_t>(n_lanes));
   if (host_.cell_store() != nullptr && DeviceCellStore::can_copy(bridge_)) {
     cells_.emplace(*host_.cell_store(), bridge_);
   }
@@ -53,6 +60,8 @@ void DeviceStepper::prepare(std::int32_t n_slots) {
   begin_test();
   test(n_slots);
   begin_test();
+  test_lanes(*model_, bridge_, loop_);
+  begin_test();
   loop_.prepare_windows();
   counters_.gpu_test_us.set(0);
   counters_.n_window_graphs.set(loop_.n_graphs());
@@ -69,7 +78,7 @@ void DeviceStepper::test(std::int32_t n_slots) {
     step_.give_up(e.what(), bridge_);
     loop_.drop();
     loop_.wait_for_stream();
-    lane().unseat();
+    loop_.unseat();
     loop_.forget_graphs();
     test_loop(*model_, bridge_, loop_, n_slots);
   }
@@ -77,14 +86,14 @@ void DeviceStepper::test(std::int32_t n_slots) {
 
 std::int32_t DeviceStepper::begin(Slot& slot) {
   loop_.wait_for_stream();
-  lane().unseat(slot);
+  loop_.unseat(slot);
   return host_.begin(slot);
 }
 
 void DeviceStepper::forget(Slot& slot) {
   loop_.drop();
   loop_.wait_for_end();  // its cells must not be freed while the GPU writes them
-  lane().unseat(slot);
+  loop_.unseat(slot);
   host_.forget(slot);
 }
 
@@ -97,56 +106,65 @@ bool DeviceStepper::copy_state(const Slot& slot, std::span<std::byte> to) {
 
 bool DeviceStepper::restore_state(Slot& slot, const SlotState& state) {
   loop_.wait_for_stream();
-  lane().unseat(slot);
+  loop_.unseat(slot);
   return host_.restore_state(slot, state);
 }
 
+bool DeviceStepper::use_idle_time() {
+  if (prompts_ != nullptr && prompts_->use_idle_time()) return true;
+  const bool was_used = loop_.use_idle_time();
+  if (was_used) counters_.n_window_graphs.set(loop_.n_graphs());
+  return was_used;
+}
+
 void DeviceStepper::step(std::span<Slot> slots, EventPublisher& events) {
-  Slot* lone = DevicePolicy::lone_decoder(slots);
-  if (lane().slot() != nullptr && lane().slot() != lone) {
+  find_members(slots, loop_.n_lanes(), members_);
+  if (loop_.is_flying() && !loop_.flies(members_)) {
     settle(events);
-    lone = DevicePolicy::lone_decoder(slots);
     if (!is_any_active(slots)) return;
+    find_members(slots, loop_.n_lanes(), members_);
   }
-  const HostReason reason = policy_.why_host(lone);
+  const HostReason reason = policy_.why_host(members_);
   if (reason != HostReason::kNone) {
     step_on_host(slots, reason, events);
     return;
   }
-  if (lane().slot() == nullptr && !launch(*lone)) {  // no cell is free: llama_decode reports it
+  if (!loop_.is_flying() && !launch(members_)) {  // no cell is free: llama_decode reports it
     step_on_host(slots, HostReason::kNone, events);
     return;
   }
-  const Lane::Progress news = loop_.wait_for_news(true);
-  if (!lane().is_news(news)) return;  // the decode thread's loop is wanted
+  const DeviceLoop::Progress news = loop_.wait_for_news(true);
+  if (!loop_.is_news(news)) return;  // the decode thread's loop is wanted
   take(news, events);
   // At once, so that the GPU does not wait while the decode thread looks for commands.
-  if (lane().is_paused()) {
+  if (loop_.is_paused()) {
     go_on([this] { loop_.resume(); });
-  } else if (lane().slot() == nullptr && lone->active() &&
-             policy_.why_host(lone) == HostReason::kNone) {
-    static_cast<void>(launch(*lone));  // where it fails the next step says so
+  } else if (!loop_.is_flying()) {
+    find_members(slots, loop_.n_lanes(), members_);
+    if (!members_.empty() && policy_.why_host(members_) == HostReason::kNone) {
+      static_cast<void>(launch(members_));  // where it fails the next step says so
+    }
   }
   host_.clean(slots);
 }
 
-bool DeviceStepper::launch(Slot& slot) {
+bool DeviceStepper::launch(std::span<Slot* const> members) {
   try {
-    const bool is_launched = loop_.launch(slot, host_.sampler(slot));
+    const bool is_launched = loop_.launch(members, sampler_of_);
     counters_.n_window_graphs.set(loop_.n_graphs());
     return is_launched;
   } catch (const EngineLost&) {
     throw;
   } catch (const std::exception&) {
     // Mostly for want of device memory. Nothing runs; the host can do what the GPU cannot.
-    policy_.ground(*slot.spec);
+    policy_.ground(*members.front()->spec);
     return false;
   }
 }
 
 template <class Start>
 void DeviceStepper::go_on(Start start) {
-  const RequestSpec& spec = *lane().slot()->spec;
+  const RequestSpec& spec = *loop_.flight().front()->slot()->spec;
   try {
     start();
   } catch (const EngineLost&) {
@@ -158,57 +176,86 @@ void DeviceStepper::go_on(Start start) {
 }
 
 void DeviceStepper::settle(EventPublisher& events) {
-  while (lane().slot() != nullptr) {
-    if (lane().is_paused()) return loop_.land();
-    lane().ask_to_leave();
+  while (loop_.is_flying()) {
+    if (loop_.is_paused()) return loop_.land();
+    loop_.ask_to_leave();
     take(loop_.wait_for_news(false), events);
   }
 }
 
-void DeviceStepper::take(const Lane::Progress& progress, EventPublisher& events) {
-  Lane& lane = loop_.lane();
-  Slot& slot = *lane.slot();
+void DeviceStepper::take(const DeviceLoop::Progress& progress, EventPublisher& events) {
   if (loop_.is_stepwise() && !admit(progress, events)) return;
-  const bool may_go_on = progress.exit == LoopExit::kPause ||
-                         (loop_.is_stepwise() && progress.exit == LoopExit::kNone);
-  const bool has_left =
-      may_go_on || progress.exit == LoopExit::kSteps || progress.exit == LoopExit::kStopped;
-  while (lane.n_taken() < progress.n_tokens) {
-    const auto [step, token] = lane.take();
-    host_.sampler(slot).accept(token);
-    // Of a grammar that waits: the tokens that can end its wait are among the pause tokens.
-    const bool is_free = !loop_.is_stepwise() && slot.spec->mask != nullptr;
-    if (is_free) slot.spec->mask->accept(token);
-    const bool is_triggered = is_free && !slot.spec->mask->waits();
-    const FinishReason reason = judge_token(slot, token, *model_);
-    if (lane.n_taken() == progress.n_tokens && has_left) {
-      // A grammar that has been triggered has a step a launch from here on.
-      const bool goes_on =
-          may_go_on && reason == FinishReason::kNone && lane.has_steps_left() && !is_triggered;
-      // Before the last event, which may end the request: the KV must know its tokens by then.
-      goes_on ? lane.pause() : loop_.land();
-    }
-    counters_.n_tokens_device.add(1);
-    const float logprob = lane.publish_logprobs(step, slot, events);
-    publish_token(slot, token, logprob, reason, counters_, events);
+  const bool is_pause = progress.exit == LoopExit::kPause ||
+                        (loop_.is_stepwise() && progress.exit == LoopExit::kNone);
+  const bool has_left = is_pause || progress.exit != LoopExit::kNone;
+  for (std::int32_t n = progress.n_steps - loop_.n_taken(); n > 0; --n) {
+    take_step(n == 1 && has_left, is_pause, events);
   }
-  if (progress.exit == LoopExit::kNonFinite) {
-    forget(slot);
-    host_.taint();
-    events.finished(slot, FinishReason::kNonFinite);
-  } else if (progress.exit == LoopExit::kNone && loop_.runs_ahead()) {
+  if (progress.exit == LoopExit::kNone && loop_.runs_ahead()) {
     go_on([this] { loop_.launch_ahead(); });
   }
 }
 
+void DeviceStepper::take_step(bool has_left, bool is_pause, EventPublisher& events) {
+  taken_.clear();
+  outcomes_.clear();
+  for (Lane* lane : loop_.flight()) {
+    bool is_triggered = false;
+    const Taken& taken = taken_.emplace_back(take_token(*lane, is_triggered));
+    // A grammar that has been triggered has a step a launch from here on.
+    outcomes_.push_back({.has_ended = taken.reason != FinishReason::kNone || is_triggered,
+                         .has_steps_left = lane->has_steps_left()});
+  }
+  if (taken_.size() > 1) {
+    counters_.n_lane_steps.add(1);
+    counters_.n_lane_tokens.add(taken_.size());
+  }
+  // Before the last events, which may end requests: the KV must know their tokens by then.
+  if (has_left) may_resume(is_pause, outcomes_) ? loop_.pause() : loop_.land();
+  for (const Taken& taken : taken_) publish(taken, events);
+}
+
+DeviceStepper::Taken DeviceStepper::take_token(Lane& lane, bool& is_triggered) {
+  Taken taken{.lane = &lane,
+              .slot = lane.slot(),
+              .step = 0,
+              .token = -1,
+              .reason = FinishReason::kNonFinite};
+  if (!lane.has_token()) return taken;
+  Slot& slot = *taken.slot;
+  const Lane::StepToken next = lane.take();
+  taken.step = next.step;
+  taken.token = next.token;
+  host_.sampler(slot).accept(taken.token);
+  // Of a grammar that waits: the tokens that can end its wait are among the pause tokens.
+  const bool is_free = !loop_.is_stepwise() && slot.spec->mask != nullptr;
+  if (is_free) slot.spec->mask->accept(taken.token);
+  is_triggered = is_free && !slot.spec->mask->waits();
+  taken.reason = judge_token(slot, taken.token, *model_);
+  return taken;
+}
+
+void DeviceStepper::publish(const Taken& taken, EventPublisher& events) {
+  Slot& slot = *taken.slot;
+  if (taken.token < 0) {
+    forget(slot);
+    host_.taint();
+    events.finished(slot, FinishReason::kNonFinite);
+    return;
+  }
+  counters_.n_tokens_device.add(1);
+  const float logprob = taken.lane->publish_logprobs(taken.step, slot, events);
+  publish_token(slot, taken.token, logprob, taken.reason, counters_, events);
+}
+
 void DeviceStepper::step_on_host(std::span<Slot> slots, HostReason reason, EventPublisher& events) {
   // The GPU's tokens come first, and they may be the last ones: never two at work on one slot.
-  if (lane().slot() != nullptr) {
+  if (loop_.is_flying()) {
     settle(events);
     if (!is_any_active(slots)) return;
   }
   policy_.count(slots, reason);
-  loop_.give_back([this](const Slot& slot) -> Sampler& { return host_.sampler(slot); });
+  loop_.give_back(sampler_of_);
   host_.step(slots, events);
 }
 

@@ -1,5 +1,5 @@
-// The stepper of a CUDA build: a lone slot that decodes is served by the GPU alone, everything else
-// by the HostStepper; they change places between steps.
+// The stepper of a CUDA build: slots that decode, as many as there are lanes, are served by the GPU
+// alone, everything else by the HostStepper; they change places between steps.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "decode/host_reason.h"
 #include "decode/stepper.h"
@@ -14,6 +15,7 @@
 #include "device/llama/llama_bridge.h"
 #include "device/loop/device_loop.h"
 #include "device/loop/device_policy.h"
+#include "device/loop/loop_members.h"
 #include "device/loop/own_step.h"
 #include "host/host_stepper.h"
 #include "host/prompt_pass.h"
@@ -25,9 +27,9 @@ class DeviceStepper final : public Stepper {
  public:
   // Takes the device memory. Throws std::runtime_error with the reason if this model, context,
   // build or device cannot be served exactly.
-  // limits: of the draw's launches.
+  // limits: of the draw's launches. n_lanes: slots that decode together, at most.
   DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& config, Counters& counters,
-                DecodeLoop loop, const DrawLimits& limits);
+                DecodeLoop loop, const DrawLimits& limits, std::int32_t n_lanes);
 
   // Once, before anything else: tests a step's kernels against ggml's, and the loop against
   // llama_decode. Throws std::runtime_error as the constructor, and EngineLost where the GPU hangs:
@@ -45,7 +47,7 @@ class DeviceStepper final : public Stepper {
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
   void settle(EventPublisher& events) override;
-  bool use_idle_time() override { return prompts_ != nullptr && prompts_->use_idle_time(); }
+  bool use_idle_time() override;
   void forget(Slot& slot) override;
   [[nodiscard]] CellStore* cell_store() noexcept override {
     return cells_ ? &*cells_ : host_.cell_store();
@@ -66,23 +68,37 @@ class DeviceStepper final : public Stepper {
   [[nodiscard]] const DrawLaunch& draw() const noexcept { return loop_.draw(); }
 
  private:
+  // A step's token, in one lane.
+  struct Taken {
+    Lane* lane;
+    Slot* slot;
+    std::int32_t step;  // of the launch
+    TokenId token;
+    FinishReason reason;
+  };
+
   [[nodiscard]] Lane& lane() noexcept { return loop_.lane(); }
   // Throws std::runtime_error where the loop's steps are not llama_decode's, with ggml's kernels.
   void test(std::int32_t n_slots);
   // False: there is no cell or step left, or the GPU cannot be given the steps; the host goes on.
-  [[nodiscard]] bool launch(Slot& slot);
+  [[nodiscard]] bool launch(std::span<Slot* const> members);
   // Runs `start`, which gives the GPU more steps. Where that cannot be done the steps land, and the
   // host makes the request's other ones.
   template <class Start>
   void go_on(Start start);
   // Takes what the GPU has published; after an exit its steps are over or paused.
-  void take(const Lane::Progress& progress, EventPublisher& events);
+  void take(const DeviceLoop::Progress& progress, EventPublisher& events);
+  // The next step of all lanes. has_left: the GPU has left after it; is_pause: it may go on.
+  void take_step(bool has_left, bool is_pause, EventPublisher& events);
+  // Brings sampler and grammar up to date; a grammar that the token has triggered ends the steps.
+  [[nodiscard]] Taken take_token(Lane& lane, bool& is_triggered);
+  void publish(const Taken& taken, EventPublisher& events);
   // Gives the sampler's state back before.
   void step_on_host(std::span<Slot> slots, HostReason reason, EventPublisher& events);
 
   // device_grammar.cpp
   // May the step's token stay? False: it is drawn again, or the request has ended.
-  [[nodiscard]] bool admit(const Lane::Progress& progress, EventPublisher& events);
+  [[nodiscard]] bool admit(const DeviceLoop::Progress& progress, EventPublisher& events);
   void end_by_grammar(FinishReason reason, EventPublisher& events);
 
   const std::shared_ptr<Model> model_;
@@ -94,6 +110,10 @@ class DeviceStepper final : public Stepper {
   OwnStep step_;
   DeviceLoop loop_;
   DevicePolicy policy_;
+  const DeviceLoop::SamplerOf sampler_of_;
+  std::vector<Slot*> members_;  // of this step
+  std::vector<Taken> taken_;    // of the step at hand, by row
+  std::vector<LaneOutcome> outcomes_;
   std::unique_ptr<PromptPass> prompts_;  // null: llama_decode computes all prompts
 };
 

@@ -65,7 +65,7 @@ class LoopTest {
   // A token from the whole row: all the blocks that the card has for that draw it.
   void compare_draw(Slot& slot, const std::vector<float>& row);
   // Takes what the GPU has published: these tokens, from slot.n_decoded on.
-  void take(const Lane::Progress& progress, Slot& slot, std::span<const TokenId> tokens);
+  void take(const DeviceLoop::Progress& progress, Slot& slot, std::span<const TokenId> tokens);
 
   const Model& model_;
   LlamaBridge& bridge_;
@@ -124,8 +124,8 @@ void LoopTest::compare_logits(Slot& slot, const std::vector<std::vector<float>>&
     const std::int32_t n_used = std::max(plan.n_used, plan.cells.front() + 1);
     const Window window{plan.stream, bridge_.window_cells(n_used)};
     bridge_.open(window);
-    loop_.lane().upload_inputs(slot, bridge_, plan, window,
-                               bridge_.inputs().of_row(0, window.n_kv));
+    Slot* const row_slot = &slot;
+    loop_.inputs().upload(bridge_, {&row_slot, 1}, {&plan, 1}, window);
     loop_.run_graph();
     cuda_check(cudaMemcpyAsync(row.data(), bridge_.logits(), row.size() * sizeof(float),
                                cudaMemcpyDeviceToHost, bridge_.stream()),
@@ -159,16 +159,20 @@ void LoopTest::compare_tokens(Slot& slot, std::span<const TokenId> tokens,
   spec.max_tokens = static_cast<std::int32_t>(tokens.size()) - 1;
   spec.sampling = sampling;
   slot.spec = &spec;
+  slot.phase = SlotPhase::kDecode;  // its lane keeps the sampler's state between launches
   slot.n_decoded = 0;
   sampler_.reset(spec.sampling, {}, nullptr, slot.cells);
   while (slot.n_decoded < spec.max_tokens) {
-    if (!loop_.launch(slot, sampler_)) throw std::runtime_error("self-test: no KV cell");
-    while (loop_.lane().slot() != nullptr) {
-      const Lane::Progress news = loop_.wait_for_news(false);
-      take(news, slot, tokens);
+    Slot* const members[] = {&slot};
+    const bool is_launched =
+        loop_.launch(members, [this](const Slot&) -> Sampler& { return sampler_; });
+    if (!is_launched) throw std::runtime_error("self-test: no KV cell");
+    while (loop_.is_flying()) {
+      const DeviceLoop::Progress news = loop_.wait_for_news(false);
       if (news.exit == LoopExit::kNonFinite) {
         throw std::runtime_error("self-test: the device found no finite logit");
       }
+      take(news, slot, tokens);
       if (news.exit == LoopExit::kNone) {
         loop_.launch_ahead();
       } else {
@@ -177,12 +181,14 @@ void LoopTest::compare_tokens(Slot& slot, std::span<const TokenId> tokens,
     }
   }
   loop_.wait_for_stream();
-  loop_.lane().unseat();
+  loop_.unseat();
+  slot.phase = SlotPhase::kIdle;
   slot.spec = nullptr;
 }
 
-void LoopTest::take(const Lane::Progress& progress, Slot& slot, std::span<const TokenId> tokens) {
-  while (loop_.lane().n_taken() < progress.n_tokens) {
+void LoopTest::take(const DeviceLoop::Progress& progress, Slot& slot,
+                    std::span<const TokenId> tokens) {
+  while (loop_.lane().n_taken() < progress.n_steps) {
     const TokenId token = loop_.lane().take().token;
     const TokenId expected = tokens[static_cast<std::size_t>(++slot.n_decoded)];
     if (token != expected) {

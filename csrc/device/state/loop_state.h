@@ -16,8 +16,9 @@ namespace unpaced {
 
 // Steps of one launch: a KV window at most, so the loop ends even if nothing else ends it.
 inline constexpr std::int32_t kMaxSteps = 256;
-// Sequences that decode side by side, a row of the step each.
-inline constexpr std::int32_t kStepRows = 1;
+// Sequences that can decode side by side, a row of the step each. Up to here ggml's mat-vec kernels
+// serve, one for each number of rows.
+inline constexpr std::int32_t kMaxLanes = 8;
 // Candidates that the selection of the k best can list, and a block's shared memory holds.
 inline constexpr std::int32_t kMaxListed = 1024;
 // Up to here one warp is the fastest to run the chain.
@@ -28,7 +29,7 @@ enum class LoopExit : std::uint32_t {
   kSteps,      // the planned steps are done
   kPause,      // a token was drawn that the host must see before the next step: one of the EOG set,
                // or one that may complete a stop string; the next step's inputs are in place
-  kStopped,    // the host asked for it
+  kStopped,    // the host asked for it, or another row's steps have ended
   kNonFinite,  // a logit is NaN or +inf, or every token is banned; the last step gave no token
 };
 
@@ -42,7 +43,7 @@ struct StepInputs {
   std::uint16_t* mask;  // F16 bits, one for each cell of the window, row by row: 0 or -inf
 
   // Where those of row i begin, in a window of n_kv cells.
-  [[nodiscard]] StepInputs of_row(std::int32_t i, std::int32_t n_kv) const noexcept {
+  [[nodiscard]] UNPACED_HD StepInputs of_row(std::int32_t i, std::int32_t n_kv) const noexcept {
     return {.token = token + i,
             .position = position + i,
             .k_index = k_index + i,
@@ -51,13 +52,15 @@ struct StepInputs {
   }
 };
 
-// Written by the host before each launch; `step` and `exited` by the device.
+// Written by the host before each launch; `step` to `stop` by the device.
 struct LaneControl {
   std::int32_t n_steps;          // to make at most, 1 .. kMaxSteps
   std::int32_t position;         // of the first step's input token
   std::int64_t first_cell;       // of the sequence's KV stream
   std::int32_t step;             // steps made
   std::int32_t exited;           // 1: later launches do nothing
+  std::int32_t drawn;            // of several rows: the step's token, until all have one
+  std::uint32_t stop;            // likewise: the mailbox's, as it was at the draw's beginning
   std::int32_t cell[kMaxSteps];  // cell of each step's input token
 };
 

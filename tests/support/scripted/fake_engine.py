@@ -360,6 +360,8 @@ class FakeEngine:
                 decode_us=1500,
                 prompt_token_ns=250_000,
                 n_observed=10,
+                n_lane_steps=0,
+                n_lane_tokens=0,
                 gap_us_max=9000,
             ),
             n_steps=10,

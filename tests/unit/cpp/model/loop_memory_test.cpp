@@ -35,6 +35,17 @@ TEST(graphs_have_a_limit) {
   CHECK_EQ(device_bytes(1 << 20, false), device_bytes(1 << 20, false, 4));
 }
 
+TEST(every_number_of_lanes_has_its_graphs_and_every_lane_its_sampler) {
+  const auto device = [](std::int32_t n_cells, std::int32_t n_lanes, std::int32_t n_vocab) {
+    return loop_memory({.n_layer = 15, .n_vocab = n_vocab, .n_cells = n_cells, .n_lanes = n_lanes})
+        .device;
+  };
+  const std::size_t graph = device(512, 1, 32000) - device(256, 1, 32000);
+  CHECK_EQ(device(512, 4, 32000) - device(256, 4, 32000), 4 * graph);
+  const std::size_t token = device(256, 1, 32001) - device(256, 1, 32000);
+  CHECK_EQ(device(256, 4, 32001) - device(256, 4, 32000), 4 * token);
+}
+
 }  // namespace
 
 CHECK_MAIN()

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "device/draw/masked_row.h"
+#include "device/lane/masked_row.h"
 #include "sampling/arithmetic/float_math.h"
 
 namespace unpaced {

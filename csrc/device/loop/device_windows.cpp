@@ -1,0 +1,159 @@
+// DeviceLoop's windows of KV cells: what a step in one is made of, and which are captured when.
+#include <algorithm>
+#include <stdexcept>
+
+#include "decode/engine_lost.h"
+#include "device/draw/sample_kernels.h"
+#include "device/loop/device_loop.h"
+
+namespace unpaced {
+namespace {
+
+constexpr std::int32_t kWindowsAhead = 16;
+
+// Behind a copy, which is no kernel.
+DrawLaunch after_copy(DrawLaunch draw) {
+  draw.starts_early = false;
+  return draw;
+}
+
+}  // namespace
+
+MakeStepProgram DeviceLoop::program(bool keeps_rows) const {
+  return [this, keeps_rows](const LlamaBridge& bridge) {
+    return bridge.window().n_outputs > 1 ? lane_program(bridge) : row_program(bridge, keeps_rows);
+  };
+}
+
+StepProgram DeviceLoop::row_program(const LlamaBridge& bridge, bool keeps_rows) const {
+  StepProgram program;
+  program.guard_by([this](const StepSite& site) {
+    launch_step_guard(lane().control(), site.condition, site.stream);
+  });
+  graph_(program, bridge);
+  if (keeps_rows) {
+    program.then([this](const StepSite& site) { lane().keep_row(site.logits, site.stream); });
+  }
+  program.then([this, draw = keeps_rows ? after_copy(draw_) : draw_](const StepSite& site) {
+    launch_step_kernels(arguments(site), draw, site.stream);
+  });
+  return program;
+}
+
+StepProgram DeviceLoop::lane_program(const LlamaBridge& bridge) const {
+  StepProgram program;
+  program.guard_by([this](const StepSite& site) {
+    launch_lane_guard(rows_.data(), site.condition, site.stream);
+  });
+  graph_(program, bridge);
+  program.then([this](const StepSite& site) {
+    launch_lane_kernels(lane_arguments(site), lane_draw_, site.stream);
+  });
+  return program;
+}
+
+StepKernelArguments DeviceLoop::arguments(const StepSite& site) const noexcept {
+  const StepInputs inputs = bridge_.inputs().of_row(0, site.window.n_kv);
+  return {.rows = {lane().row(site.logits, inputs)},
+          .loop = site.condition,
+          .loops = site.loops,
+          .keys_are_far = draw_.keys_are_far};
+}
+
+LaneKernelArguments DeviceLoop::lane_arguments(const StepSite& site) const noexcept {
+  return {.lanes = rows_.data(),
+          .n_rows = site.window.n_outputs,
+          .n_vocab = n_vocab_,
+          .logits = site.logits,
+          .inputs = bridge_.inputs(),
+          .n_kv = site.window.n_kv,
+          .loop = site.condition,
+          .loops = site.loops,
+          .keys_are_far = lane_draw_.keys_are_far};
+}
+
+void DeviceLoop::run_graph() {
+  StepProgram program;
+  graph_(program, bridge_);
+  program.enqueue(bridge_, {.stream = bridge_.stream(),
+                            .window = {},
+                            .logits = bridge_.logits(),
+                            .condition = {},
+                            .loops = false});
+}
+
+void DeviceLoop::forget_graphs() noexcept {
+  graphs_.clear();
+  masked_graphs_.clear();
+}
+
+std::int32_t DeviceLoop::enter_window(std::span<const CellPlan> plans) {
+  const auto n_rows = static_cast<std::int32_t>(plans.size());
+  const std::size_t n_planned = plans.front().cells.size();
+  std::int32_t n_used = plans.front().n_used;
+  std::int32_t n_steps = 0;
+  for (std::size_t i = 0; i < n_planned; ++i) {
+    for (const CellPlan& plan : plans) n_used = std::max(n_used, plan.cells[i] + 1);
+    const std::int32_t n_kv = bridge_.window_cells(n_used);
+    if (i == 0) window_ = {plans.front().stream, n_kv, n_rows, n_rows};
+    if (n_kv != window_.n_kv) break;
+    ++n_steps;
+  }
+  return n_steps;
+}
+
+void DeviceLoop::prepare_windows() {
+  const auto n_lanes = static_cast<std::int32_t>(lanes_.size());
+  wanted_.clear();
+  for (std::int32_t n_rows = 1; n_rows <= n_lanes; ++n_rows) {
+    // Rows share the cells, so crowds are through with the first windows sooner; and few are large.
+    const std::int32_t n_windows = std::max(1, kWindowsAhead / bridge_.n_streams() / n_rows);
+    for (std::int32_t stream = 0; stream < bridge_.n_streams(); ++stream) {
+      std::int32_t n_kv = 0;
+      for (std::int32_t i = 0; i < n_windows && n_kv < bridge_.n_cells(); ++i) {
+        n_kv = bridge_.window_cells(n_kv + 1);
+        const Window window{stream, n_kv, n_rows, n_rows};
+        if (n_rows == 1) {
+          static_cast<void>(graphs_.get(window));
+        } else {
+          wanted_.push_back(window);
+        }
+      }
+    }
+  }
+}
+
+bool DeviceLoop::use_idle_time() {
+  // The self-test has some of them, and requests may have come before.
+  while (!wanted_.empty() && graphs_.has(wanted_.front())) wanted_.pop_front();
+  if (wanted_.empty()) return false;
+  const Window window = wanted_.front();
+  wanted_.pop_front();
+  try {
+    static_cast<void>(graphs_.get(window));
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::exception&) {
+    wanted_.clear();  // mostly for want of device memory; who needs one tries again
+  }
+  return true;
+}
+
+void DeviceLoop::prepare_next_window() {
+  // The GPU is busy meanwhile.
+  Window next = window_;
+  next.n_kv = bridge_.window_cells(window_.n_kv + 1);
+  std::int32_t n_used = 0;
+  for (const Lane* lane : flight_) n_used = std::max(n_used, lane->last_cell() + 1);
+  const bool is_next = bridge_.window_cells(n_used + window_.n_outputs) != window_.n_kv;
+  if (!is_next || graphs().has(next)) return;
+  try {
+    static_cast<void>(graphs().get(next));
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::exception&) {
+    // The steps at hand are well without it; the next ones see to it.
+  }
+}
+
+}  // namespace unpaced
