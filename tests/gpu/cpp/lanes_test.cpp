@@ -1,0 +1,365 @@
+// Crowds on the GPU's loop beside HostStepper: the same tokens, the same ends, for 2 to 8 requests
+// that begin together and end one after the other. It prints what a step takes on either.
+//
+//   lanes_test MODEL.gguf [device|ahead]
+#include <llama.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "backend/cpu_backend.h"
+#include "decode/counters.h"
+#include "decode/event_publisher.h"
+#include "device/loop/device_stepper.h"
+#include "engine/stepper_factory.h"
+#include "host/host_stepper.h"
+#include "model/model.h"
+
+using namespace unpaced;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int32_t kSlots = 8;
+constexpr std::int32_t kCells = 4096;
+
+int n_failed = 0;
+
+void expect(bool holds, const std::string& what) {
+  std::printf("%s: %s\n", holds ? "ok" : "FAILED", what.c_str());
+  if (!holds) ++n_failed;
+}
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::vector<TokenLogprob> pairs;
+  FinishReason reason = FinishReason::kNone;
+};
+
+// What happens from outside before the n-th call of step().
+using Happen = std::function<void(int n)>;
+
+// A stepper, and the slots and events that a decode thread has.
+class Stage {
+ public:
+  Stage(const Model& model, Stepper& stepper, Counters& counters)
+      : model_(model),
+        stepper_(stepper),
+        counters_(counters),
+        ring_(1U << 16U),
+        events_(ring_, reader_, space_, stop_, counters) {}
+
+  // Who begins at once computes the prompt in one batch with the others.
+  std::vector<Answer> play(std::vector<RequestSpec> requests, std::size_t n_at_once,
+                           const Happen& happen = {}) {
+    llama_memory_clear(llama_get_memory(model_.context()), true);
+    specs_ = std::move(requests);
+    slots_.assign(specs_.size(), Slot{});
+    answers_.assign(specs_.size(), Answer{});
+    n_device_ = counters_.n_tokens_device.get();
+    for (std::size_t i = 0; i < specs_.size(); ++i) {
+      slots_[i].id = slots_[i].sequence = static_cast<std::int32_t>(i);
+      slots_[i].cells.reserve(kCells);
+      specs_[i].id = ++last_id_;
+      if (i < n_at_once) begin(i);
+    }
+    for (int n = 0; is_any_active(); ++n) {
+      if (n > 100000) throw std::runtime_error("the requests do not end");
+      if (happen) happen(n);
+      stepper_.step(slots_, events_);
+      drain();
+    }
+    stepper_.settle(events_);
+    drain();
+    n_device_ = counters_.n_tokens_device.get() - n_device_;
+    for (Slot& slot : slots_) stepper_.forget(slot);
+    return answers_;
+  }
+
+  void begin(std::size_t i) {
+    settle();
+    Slot& slot = slots_[i];
+    slot.spec = &specs_[i];
+    slot.phase = SlotPhase::kPrefill;
+    slot.n_decoded = 0;
+    slot.next_token = -1;
+    slot.next_sequence_number = 0;
+    static_cast<void>(stepper_.begin(slot));
+  }
+  void cancel(std::size_t i) {
+    settle();
+    if (slots_[i].active()) events_.finished(slots_[i], FinishReason::kCancelled);
+    drain();
+  }
+  void settle() {
+    stepper_.settle(events_);
+    drain();
+  }
+  // Of the last play(): tokens that the GPU drew in its loop.
+  [[nodiscard]] std::uint64_t n_device() const { return n_device_; }
+  [[nodiscard]] const std::vector<Answer>& answers() const { return answers_; }
+
+ private:
+  [[nodiscard]] bool is_any_active() const {
+    for (const Slot& slot : slots_) {
+      if (slot.active()) return true;
+    }
+    return false;
+  }
+
+  void drain() {
+    TokenEvent event;
+    while (ring_.try_pop(event)) {
+      Answer& answer = answers_[event.slot];
+      if (event.kind == EventKind::kToken) answer.tokens.push_back(event.token.token);
+      if (event.kind == EventKind::kFinished) answer.reason = event.finish_reason;
+      if (event.kind != EventKind::kLogprobs) continue;
+      answer.pairs.insert(answer.pairs.end(), event.logprobs.pair,
+                          event.logprobs.pair + event.logprobs.n_pairs);
+    }
+  }
+
+  const Model& model_;
+  Stepper& stepper_;
+  Counters& counters_;
+  SpscRing<TokenEvent> ring_;
+  Wakeup reader_;
+  Wakeup space_;
+  std::atomic<bool> stop_{false};
+  EventPublisher events_;
+  std::vector<Slot> slots_;
+  std::vector<RequestSpec> specs_;
+  std::vector<Answer> answers_;
+  RequestId last_id_ = 0;
+  std::uint64_t n_device_ = 0;
+};
+
+class Crowds {
+ public:
+  Crowds(const Model& model, Stage& host, Stage& device)
+      : model_(model), host_(host), device_(device) {}
+
+  void test() {
+    for (std::size_t n = 2; n <= kSlots; ++n) {
+      compare(std::to_string(n) + " greedy", requests(n, [](RequestSpec&, std::size_t) {}));
+    }
+    compare("8 seeded chains that end one after the other",
+            requests(8, [](RequestSpec& spec, std::size_t i) {
+              set_chain(spec.sampling, i);
+              spec.max_tokens = static_cast<std::int32_t>(20 + 13 * (i * 5 % 8));
+            }));
+    compare("8 that may end by themselves", requests(8, [this](RequestSpec& spec, std::size_t i) {
+              spec.sampling = {};
+              spec.sampling.seed = static_cast<std::uint32_t>(i);
+              spec.logit_bias = {{.token = eog(), .bias = likely_}};
+            }));
+    compare("4 across the ends of windows", requests(4, [](RequestSpec& spec, std::size_t i) {
+              set_chain(spec.sampling, i);
+              spec.max_tokens = 250;
+            }));
+    compare("5 with logprobs, 3 of them", requests(5, [](RequestSpec& spec, std::size_t i) {
+              if (i < 3) spec.n_probs = 5;
+              spec.post_sampling_probs = i == 1;
+              set_chain(spec.sampling, 2);
+            }));
+    compare("6 that pause", requests(6, [this](RequestSpec& spec, std::size_t i) {
+              set_chain(spec.sampling, i);
+              if (i % 2 == 1) return;
+              const auto n_words = static_cast<std::size_t>(model_.n_vocab()) / 32 + 1;
+              spec.pause_tokens = std::make_shared<const std::vector<std::uint32_t>>(
+                  n_words, i == 0 ? 0x11111111U : 0x00010001U);
+            }));
+    compare("a token each",
+            requests(4, [](RequestSpec& spec, std::size_t) { spec.max_tokens = 2; }));
+    test_cancels();
+    test_newcomers();
+    show_times();
+  }
+
+ private:
+  using Shape = std::function<void(RequestSpec&, std::size_t)>;
+
+  static void set_chain(SamplingParams& sampling, std::size_t i) {
+    sampling = {};
+    sampling.seed = static_cast<std::uint32_t>(100 + i);
+    sampling.temperature = 1.0F;
+    if (i % 8 == 1) sampling.top_k = 0;
+    if (i % 8 == 2) sampling.repeat_penalty = 1.2F;
+    if (i % 8 == 3) sampling.mirostat = 2;
+    if (i % 8 == 4) sampling.temperature = 0.0F;
+    if (i % 8 == 5) sampling.dry_multiplier = 0.8F;
+    if (i % 8 == 6) sampling.xtc_probability = 0.5F;
+  }
+
+  // Of which text would end at once: nearly never, but now and then.
+  [[nodiscard]] TokenId eog() const {
+    for (TokenId token = 0; token < model_.n_vocab(); ++token) {
+      if (model_.is_eog(token)) return token;
+    }
+    throw std::runtime_error("the vocabulary has no token that ends a text");
+  }
+
+  [[nodiscard]] std::vector<RequestSpec> requests(std::size_t n, const Shape& shape) const {
+    std::vector<RequestSpec> made(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      RequestSpec& spec = made[i];
+      spec.cache_prompt = false;
+      spec.max_tokens = 60;
+      spec.sampling.temperature = 0.0F;
+      for (std::size_t k = 0; k < 5 + 3 * i; ++k) {
+        spec.prompt.push_back(static_cast<TokenId>((7919 * k + 131 * i + 17) %
+                                                   static_cast<std::size_t>(model_.n_vocab())));
+      }
+      shape(spec, i);
+    }
+    return made;
+  }
+
+  void compare(const std::string& what, const std::vector<RequestSpec>& asked) {
+    const std::vector<Answer> expected = host_.play(asked, asked.size());
+    const std::vector<Answer> found = device_.play(asked, asked.size());
+    std::uint64_t n_tokens = 0;
+    std::uint64_t n_least = 0;  // all but the first of each
+    std::string different;
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      n_tokens += expected[i].tokens.size();
+      n_least += expected[i].tokens.size() - 1;
+      const auto [a, b] = std::mismatch(expected[i].tokens.begin(), expected[i].tokens.end(),
+                                        found[i].tokens.begin(), found[i].tokens.end());
+      if (a != expected[i].tokens.end() || b != found[i].tokens.end()) {
+        different += " request " + std::to_string(i) + " from token " +
+                     std::to_string(a - expected[i].tokens.begin()) + " on;";
+      }
+      if (expected[i].reason != found[i].reason) {
+        different += " the end of request " + std::to_string(i) + ";";
+      }
+      const auto& p = expected[i].pairs;
+      const auto& q = found[i].pairs;
+      bool same = p.size() == q.size();
+      for (std::size_t k = 0; same && k < p.size(); ++k) {
+        same = p[k].token == q[k].token && std::abs(p[k].logprob - q[k].logprob) < 1e-4F;
+      }
+      if (!same) different += " the probabilities of request " + std::to_string(i) + ";";
+    }
+    expect(different.empty(), what + ", " + std::to_string(n_tokens) + " tokens: as the host's" +
+                                  (different.empty() ? "" : "; not" + different));
+    expect(device_.n_device() == n_least, what + ": " + std::to_string(device_.n_device()) +
+                                              " of " + std::to_string(n_least) + " in the loop");
+  }
+
+  // Who stays goes on to the end, whoever goes.
+  void test_cancels() {
+    const auto asked = requests(6, [](RequestSpec& spec, std::size_t i) {
+      set_chain(spec.sampling, i);
+      spec.max_tokens = 120;
+    });
+    for (const int when : {2, 3, 7, 20}) {
+      const std::vector<Answer> found = device_.play(asked, asked.size(), [&](int n) {
+        if (n == when) device_.cancel(1);
+        if (n == when + 5) device_.cancel(4);
+      });
+      bool holds = found[1].reason == FinishReason::kCancelled &&
+                   found[4].reason == FinishReason::kCancelled && found[1].tokens.size() < 120;
+      for (const std::size_t i : {0, 2, 3, 5}) {
+        holds =
+            holds && found[i].reason == FinishReason::kTokenLimit && found[i].tokens.size() == 120;
+      }
+      expect(holds, "cancels before step " + std::to_string(when) + ", " +
+                        std::to_string(found[1].tokens.size()) + " tokens made");
+    }
+    // Nothing of them is left: the next crowd is like any other.
+    compare("a crowd after cancels", asked);
+  }
+
+  void test_newcomers() {
+    const auto asked = requests(8, [](RequestSpec& spec, std::size_t i) {
+      set_chain(spec.sampling, i);
+      spec.max_tokens = 90;
+    });
+    const std::vector<Answer> found = device_.play(asked, 1, [&](int n) {
+      if (n > 0 && n % 6 == 0 && n / 6 < 8) device_.begin(static_cast<std::size_t>(n / 6));
+    });
+    bool holds = true;
+    for (const Answer& answer : found) {
+      holds = holds && answer.reason == FinishReason::kTokenLimit && answer.tokens.size() == 90;
+    }
+    expect(holds, "eight come one after the other; " + std::to_string(device_.n_device()) +
+                      " tokens in the loop");
+  }
+
+  void show_times() {
+    constexpr std::int32_t kTokens = 200;
+    for (const std::size_t n : {1, 2, 3, 4, 6, 8}) {
+      const auto asked = requests(n, [](RequestSpec& spec, std::size_t i) {
+        set_chain(spec.sampling, 8);
+        spec.sampling.seed = static_cast<std::uint32_t>(i);
+        spec.max_tokens = kTokens;
+      });
+      double seconds[2] = {};
+      for (const int which : {0, 1, 0, 1}) {  // the second time counts
+        const Clock::time_point begin = Clock::now();
+        static_cast<void>((which == 0 ? host_ : device_).play(asked, n));
+        seconds[which] = std::chrono::duration<double>(Clock::now() - begin).count();
+      }
+      const double n_tokens = static_cast<double>(n) * kTokens;
+      std::printf("  %zu at once: host %.0f tok/s, device %.0f tok/s\n", n, n_tokens / seconds[0],
+                  n_tokens / seconds[1]);
+    }
+  }
+
+  static constexpr float likely_ = 5.0F;
+
+  const Model& model_;
+  Stage& host_;
+  Stage& device_;
+};
+
+void run(const char* path, DecodeLoop loop) {
+  EngineConfig config;
+  config.model_path = path;
+  config.n_ctx = kCells;
+  config.n_slots = kSlots;
+  config.kv_unified = true;
+  config.flash_attn = 1;
+  config.warmup = false;
+  config.stall_us = 20'000'000;
+  static_cast<void>(configure_device(config));
+  init_backends();
+  LoadProgress progress;
+  const std::atomic<bool> stop = false;
+  const auto model = std::make_shared<Model>(config, progress, stop);
+  Counters counters;
+  const Clock::time_point begin = Clock::now();
+  DeviceStepper device(model, config, counters, loop, DrawLimits{}, kSlots);
+  device.prepare(kSlots);
+  std::printf("the loop and its tests took %.0f ms, %llu graphs\n",
+              std::chrono::duration<double, std::milli>(Clock::now() - begin).count(),
+              static_cast<unsigned long long>(counters.n_window_graphs.get()));
+  HostStepper host(model, config, counters);
+  Stage on_host(*model, host, counters);
+  Stage on_device(*model, device, counters);
+  Crowds(*model, on_host, on_device).test();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2 || argc > 3) return 2;
+  const bool ahead = argc == 3 && std::strcmp(argv[2], "ahead") == 0;
+  try {
+    run(argv[1], ahead ? DecodeLoop::kAhead : DecodeLoop::kDevice);
+  } catch (const std::exception& e) {
+    std::printf("FAILED: %s\n", e.what());
+    return 1;
+  }
+  return n_failed == 0 ? 0 : 1;
+}
