@@ -14,8 +14,9 @@ _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _DENSE: Final = r"\.ffn_(up|down|gate)\."
 _CPU: Final = "CPU"
 _LAYERS: Final = {"auto": -1, "all": -2}
-# Without --lanes. There are no more than slots, and one where the slots do not share the KV cells.
-_DEFAULT_LANES: Final = 4
+# Without --lanes: what has run for hours. No more than there are slots, and one where they do not
+# share the KV cells.
+_DEFAULT_LANES: Final = 1
 
 
 def _layers(value: object) -> object:

@@ -208,6 +208,12 @@ class Crowds {
     throw std::runtime_error("the vocabulary has no token that ends a text");
   }
 
+  void forbid_ends(RequestSpec& spec) const {
+    for (TokenId token = 0; token < model_.n_vocab(); ++token) {
+      if (model_.is_eog(token)) spec.logit_bias.push_back({.token = token, .bias = -INFINITY});
+    }
+  }
+
   [[nodiscard]] std::vector<RequestSpec> requests(std::size_t n, const Shape& shape) const {
     std::vector<RequestSpec> made(n);
     for (std::size_t i = 0; i < n; ++i) {
@@ -258,8 +264,10 @@ class Crowds {
 
   // Who stays goes on to the end, whoever goes.
   void test_cancels() {
-    const auto asked = requests(6, [](RequestSpec& spec, std::size_t i) {
+    // What is drawn hangs on who shares a step, and so on when the host comes: no text may end.
+    const auto asked = requests(6, [this](RequestSpec& spec, std::size_t i) {
       set_chain(spec.sampling, i);
+      forbid_ends(spec);
       spec.max_tokens = 120;
     });
     for (const int when : {2, 3, 7, 20}) {
@@ -281,8 +289,9 @@ class Crowds {
   }
 
   void test_newcomers() {
-    const auto asked = requests(8, [](RequestSpec& spec, std::size_t i) {
+    const auto asked = requests(8, [this](RequestSpec& spec, std::size_t i) {
       set_chain(spec.sampling, i);
+      forbid_ends(spec);
       spec.max_tokens = 90;
     });
     const std::vector<Answer> found = device_.play(asked, 1, [&](int n) {

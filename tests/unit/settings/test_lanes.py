@@ -10,9 +10,9 @@ from unpaced.settings import SettingsError
 
 
 @pytest.mark.parametrize(
-    ("flags", "n"), [((), 4), (("-np", "1"), 4), (("--lanes", "1"), 1), (("--lanes", "8"), 8)]
+    ("flags", "n"), [((), 1), (("-np", "8"), 1), (("--lanes", "4"), 4), (("--lanes", "8"), 8)]
 )
-def test_lanes_are_what_is_asked_for_and_else_four(flags: tuple[str, ...], n: int) -> None:
+def test_lanes_are_what_is_asked_for_and_else_one(flags: tuple[str, ...], n: int) -> None:
     assert read_settings([*flags]).engine_config().n_lanes == n
 
 
