@@ -66,12 +66,29 @@ def test_a_mistake_would_be_seen(units: Path) -> None:
     assert "WatchdogSecs" in analyze("verify", "--man=no", unit).stderr
 
 
-def test_its_times_and_statuses_fit_the_servers() -> None:
-    text = (DEPLOYED / "unpaced.service").read_text()
+def service_section(text: str) -> configparser.SectionProxy:
+    """A unit's [Service]; of a setting that stands there twice the last."""
     unit = configparser.RawConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(text)
-    service, settings = unit["Service"], Settings()
+    return unit["Service"]
+
+
+def test_the_drop_in_opens_what_the_cards_need_and_the_unit_closes() -> None:
+    text = (DEPLOYED / "unpaced-gpu.conf").read_text()
+    unit, cards = service_section((DEPLOYED / "unpaced.service").read_text()), service_section(text)
+    for name in ("PrivateDevices", "MemoryDenyWriteExecute"):
+        assert (unit[name], cards[name]) == ("yes", "no")
+    allowed = set(re.findall(r"^DeviceAllow=char-(\S+) rw?$", text, re.MULTILINE))
+    assert allowed == {"nvidia*", "nvidia-uvm", "nvidia-caps"}
+    # Where the unit lets it write, and nowhere else.
+    cache = cards["Environment"].removeprefix("CUDA_CACHE_PATH=")
+    assert cache.startswith(f"/var/cache/{unit['CacheDirectory']}/")
+
+
+def test_its_times_and_statuses_fit_the_servers() -> None:
+    service = service_section((DEPLOYED / "unpaced.service").read_text())
+    settings = Settings()
     assert service["Type"] == "notify"
     # The server itself tells its clients first.
     assert float(service["WatchdogSec"]) > settings.stall_timeout + 2 * settings.stop_timeout
