@@ -143,7 +143,7 @@ async def conversations(kernels: Any, *, kv_unified: bool) -> list[object]:
                     texts[slot] = texts[slot][:20]  # cells in the middle are free again
             await asyncio.sleep(0.3)  # what was wanted is captured
         if kernels == "own":
-            # Each stream of the KV has graphs of its own, and a length comes again in the last turn.
+            # Streams of the KV have graphs of their own: a length comes again in the last turn.
             assert engine.stats().n_prompts_graph >= (9 if kv_unified else 3)
         return found
 
