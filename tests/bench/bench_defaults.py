@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.rig.hardware import describe_hardware, physical_cores
-from tests.bench.rig.peer import Peer
+from tests.bench.rig.peer import Peer, layers_as_ours
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 from tests.bench.rig.sse_client import StreamTiming, post_json, stream_completion
 
@@ -143,7 +143,7 @@ def commands(arguments: argparse.Namespace, model: Path, scratch: Path) -> dict[
     """Command, environment and port of each server."""
     peer = Peer(arguments.peer.resolve(), scratch / "shim")
     ports = free_port(), free_port()
-    peer_flags = ["-ngl", "0", *arguments.peer_flags]
+    peer_flags = [*layers_as_ours(), *arguments.peer_flags]
     if len(arguments.cores) < len(physical_cores(os.sched_getaffinity(0))):
         peer_flags += ["-t", str(len(physical_cores(set(arguments.cores))))]
     env = peer.env() if arguments.our_libraries else peer.own_env()

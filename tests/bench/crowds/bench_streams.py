@@ -29,7 +29,7 @@ from typing import Any
 from tests.bench.bench_defaults import DEMO, OURS, PEER, prompt
 from tests.bench.rig.crowd_client import Crowd, stream_together
 from tests.bench.rig.hardware import describe_hardware
-from tests.bench.rig.peer import Peer
+from tests.bench.rig.peer import Peer, layers_as_ours
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 from tests.bench.rig.sse_client import StreamTiming
 
@@ -129,7 +129,7 @@ def servers_of(
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         peer = Peer(arguments.peer.resolve(), scratch / "shim")
         ports = free_port(), free_port()
-        theirs = ["-ngl", "0", *flags, *arguments.peer_flags]
+        theirs = [*layers_as_ours(), *flags, *arguments.peer_flags]
         command = peer.default_command(ports[1], model, *theirs)
         ours = unpaced_command(ports[0], model, *flags, *arguments.flags)
         env = peer.env() if arguments.our_libraries else peer.own_env()

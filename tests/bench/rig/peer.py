@@ -22,6 +22,11 @@ def our_libraries() -> Path:
     return Path(spec.submodule_search_locations[0]) / "lib"
 
 
+def layers_as_ours() -> list[str]:
+    """Flags with which the peer, whose build has CUDA, computes where our build does."""
+    return [] if (our_libraries() / "libggml-cuda.so").exists() else ["-ngl", "0"]
+
+
 @dataclass(frozen=True, slots=True)
 class Peer:
     """A folder with llama-server, llama-bench and their libraries; `shim` is a scratch folder."""
