@@ -128,7 +128,7 @@ def test_a_server_that_dies_and_comes_back(browser: Browser, tmp_path: Path, vie
 
 def test_a_stream_that_a_death_cuts_keeps_its_text(browser: Browser, tmp_path: Path) -> None:
     port = free_port()
-    command = [str(UNPACED), "serve", "--port", str(port), "-np", "1", "-t", "1", "-c", "60000"]
+    command = [str(UNPACED), "serve", "--port", str(port), "-np", "1", "-t", "1", "--context-shift"]
     with running(command, {}, port, tmp_path / "log") as process:
         browser.open(f"http://127.0.0.1:{port}/")
         browser.until(_STATE, "ready")

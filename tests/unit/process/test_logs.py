@@ -126,6 +126,7 @@ async def test_the_log_line_says_what_a_request_waited_for(log_lines: Lines) -> 
         sequence.play(b"x")
     await second.done()
     before, after = (json.loads(line) for line in log_lines.text.splitlines())
-    assert before["queue_ms"] < after["queue_ms"] <= after["ttft_ms"] <= after["duration_ms"]
+    assert before["queue_ms"] < after["queue_ms"] <= after["duration_ms"]
+    assert after["ttft_ms"] <= after["duration_ms"]  # of several the earliest
     assert after["queue_ms"] >= 10
     assert (after["copy_ms"], after["cells_ms"]) == (2.5, 4.2)  # of several the longest
