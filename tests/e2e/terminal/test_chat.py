@@ -19,8 +19,7 @@ KEY = "terminal-key"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    # An answer has no end of its own, however late a key comes.
-    with serving("-np", "1", "--context-shift", "--api-key", KEY) as running:
+    with serving("-c", "2048", "-np", "1", "--api-key", KEY) as running:
         running.client.headers["authorization"] = f"Bearer {KEY}"
         yield running
 
