@@ -29,14 +29,20 @@ class Connection:
     """A server at `url`, or behind a Unix socket. Methods raise httpx.HTTPError and Refused."""
 
     def __init__(self, url: str, key: str, *, socket: Path | None = None) -> None:
-        self._url = url
-        self._client = httpx.Client(
+        self._url, self._key, self._socket = url, key, socket
+        self._client = self._new_client()
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._client.close()
+
+    def _new_client(self) -> httpx.Client:
+        return httpx.Client(
             timeout=_TIMEOUT,
-            transport=None if socket is None else httpx.HTTPTransport(uds=str(socket)),
-            headers={"authorization": f"Bearer {key}"} if key else {},
+            transport=None if self._socket is None else httpx.HTTPTransport(uds=str(self._socket)),
+            headers={"authorization": f"Bearer {self._key}"} if self._key else {},
             trust_env=False,
         )
-        self.close = self._client.close
 
     def model_name(self) -> str:
         """The model's first name."""
@@ -50,6 +56,15 @@ class Connection:
 
     def answer(self, body: dict[str, Any]) -> Generator[Piece, None, None]:
         """Stream one chat completion; closing the iterator stops it on the server, too."""
+        try:
+            yield from self._answer(body)
+        except KeyboardInterrupt:
+            # It may come where httpx has a response that nobody will close: the server would go on.
+            self._client.close()
+            self._client = self._new_client()
+            raise
+
+    def _answer(self, body: dict[str, Any]) -> Generator[Piece, None, None]:
         url = f"{self._url}/v1/chat/completions"
         with self._client.stream("POST", url, json=body | {"stream": True}) as response:
             if response.status_code != 200:
