@@ -22,6 +22,7 @@ nb::object card_dict(const CardReport& report) {
 nb::dict trial_dict(const PhaseTrialReport& trial) {
   nb::dict told;
   told["phase"] = trial.phase;
+  told["n_rows"] = trial.n_rows;
   told["n"] = trial.n;
   told["ms"] = trial.ms;
   told["measured"] = trial.measured;
@@ -30,6 +31,16 @@ nb::dict trial_dict(const PhaseTrialReport& trial) {
     told["ggml_us"] = trial.ggml_us;
     told["own_us"] = trial.own_us;
   }
+  return told;
+}
+
+nb::dict lane_step_dict(const LaneStepReport& step) {
+  nb::dict told;
+  told["n_rows"] = step.n_rows;
+  told["kernels"] = step.why.empty() ? "own" : "ggml";
+  told["why"] = step.why;
+  told["own_us"] = step.own_us;
+  told["ggml_us"] = step.ggml_us;
   return told;
 }
 
@@ -153,6 +164,9 @@ nb::dict decode_loop(PyEngine& self) {
   info["phase_trials"] = trials;
   info["n_lanes"] = report.n_lanes;
   info["lanes_why"] = report.lanes_why;
+  nb::list lane_steps;
+  for (const LaneStepReport& step : report.lane_steps) lane_steps.append(lane_step_dict(step));
+  info["lane_steps"] = lane_steps;
   nb::list lengths;
   for (const PromptLengthReport& length : report.prompt_lengths) {
     lengths.append(length_dict(length));

@@ -167,6 +167,7 @@ std::unique_ptr<Stepper> choose_stepper(std::shared_ptr<Model> model, const Engi
     report.residency = stepper->residency();
     report.phases = stepper->phases();
     report.phase_trials = stepper->phase_trials();
+    report.lane_steps = stepper->lane_steps();
     report.residency.memory = memory_of(model->context());
     return stepper;
   } catch (const EngineLost&) {

@@ -34,6 +34,7 @@ struct StepPhaseReport {
 // What the start-up test of a shape of phases found.
 struct PhaseTrialReport {
   std::string phase;
+  std::int32_t n_rows = 1;  // of the step: sequences
   std::int32_t n = 0;       // phases of the shape
   double ms = 0;            // that the test took
   bool measured = false;    // kAuto, where there was time
@@ -49,6 +50,14 @@ struct PromptLengthReport {
   double own_ms = 0;      // that one takes; 0: none was computed
   double decode_ms = 0;   // likewise, with llama_decode
   double capture_ms = 0;  // that its graph takes, once
+};
+
+// Steps that so many requests make together, and what the start-up test found.
+struct LaneStepReport {
+  std::int32_t n_rows = 0;
+  std::string why;     // why all of its kernels are ggml's; empty: as far as there are ours
+  double own_us = 0;   // kAuto, of some numbers of rows: what a step takes without the draw
+  double ggml_us = 0;  // likewise, with ggml's kernels
 };
 
 // What a card has, and what was chosen for it. Compute capabilities are as NVIDIA writes them: 9.0.
@@ -78,6 +87,7 @@ struct DecodeLoopReport {
   std::vector<PhaseTrialReport> phase_trials;
   std::int32_t n_lanes = 0;  // requests that the GPU's loop decodes together, at most
   std::string lanes_why;     // why no more; empty: as many as were asked for, or as there are slots
+  std::vector<LaneStepReport> lane_steps;  // from two rows on
   std::vector<PromptLengthReport> prompt_lengths;  // none: llama_decode computes all prompts
   std::string prompts_why;                         // why; empty: see prompt_lengths
 };

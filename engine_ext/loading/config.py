@@ -40,7 +40,7 @@ class EngineConfig:
     wherever they leave ggml's bits; "auto": of those the ones that are not slower here.
     `kernel_choices`: a folder, made where it is missing, that keeps what "auto" has measured; it
     need not be writable. None: every start measures.
-    `n_lanes`: requests that the GPU's loop decodes together, 8 at most; more at once are the
+    `n_lanes`: requests that the GPU's loop decodes together, 32 at most; more at once are the
     host's.
     `wake_interval_us`: tokens that come faster than this reach the front end together, in one
     wake-up; a request's start, first token and end never wait. 0: every step wakes it.
@@ -125,8 +125,8 @@ class EngineConfig:
                 raise ValueError(f"{name}: must be -1 or >= 1, but got {getattr(self, name)}")
         if self.poll > 100:
             raise ValueError(f"poll: must be <= 100, but got {self.poll}")
-        if not 1 <= self.n_lanes <= 8:
-            raise ValueError(f"n_lanes: must be 1 to 8, but got {self.n_lanes}")
+        if not 1 <= self.n_lanes <= 32:
+            raise ValueError(f"n_lanes: must be 1 to 32, but got {self.n_lanes}")
         if self.n_slots > 256:
             raise ValueError(f"n_slots: must be <= 256, but got {self.n_slots}")
         if self.n_slots >= self.n_batch:

@@ -60,15 +60,19 @@ class DecodeLoop:
     phases: Sequence[Mapping[str, str | int]]
     """The GPU's step, phases that are alike together: phase, kernels (own or ggml), why, n."""
     phase_trials: Sequence[Mapping[str, str | int | float | bool]] = ()
-    """The start-up test of each shape of the phases that may be ours: phase, n, ms (what the test
-    took), remembered (kernels is auto, and an earlier start has measured it), measured (now, as
-    far as there was time), and then ggml_us and own_us of one phase. Those that read most weights
-    come first."""
+    """The start-up test of each shape of the phases that may be ours: phase, n_rows (requests that
+    make the step together), n, ms (what the test took), remembered (kernels is auto, and an earlier
+    start has measured it), measured (now, as far as there was time), and then ggml_us and own_us of
+    one phase. By n_rows; those that read most weights come first."""
 
     n_lanes: int = 0
     """Requests that the GPU's loop decodes together, at most; 0: the loop is the host's."""
     lanes_why: str = ""
     """Why no more; empty: as many as were asked for, or as there are slots."""
+    lane_steps: Sequence[Mapping[str, str | int | float]] = ()
+    """Steps of several requests together, by their number (n_rows): kernels (own: as far as there
+    are ours, or ggml), why, and with kernels auto own_us and ggml_us, what a step takes without the
+    draw, of those that the start-up test measured; 0: of the others."""
     prompt_lengths: Sequence[Mapping[str, str | int | float]] = ()
     """Short prompts, by their number of tokens (n_tokens): what computes them (by: graph or
     llama_decode), why, and what the start-up test measured of those it computed: own_ms,

@@ -99,6 +99,8 @@ def tell_kernels(log: structlog.stdlib.BoundLogger, loop: DecodeLoop, kernels: s
     )
     for trial in loop.phase_trials:
         log.debug("phases of one shape", **trial)
+    for step in loop.lane_steps:
+        log.debug("steps of several requests", **step)
     for length in loop.prompt_lengths:
         log.debug("prompts of one length", **length)
 

@@ -14,9 +14,9 @@ _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _DENSE: Final = r"\.ffn_(up|down|gate)\."
 _CPU: Final = "CPU"
 _LAYERS: Final = {"auto": -1, "all": -2}
-# Without --lanes: what has run for hours. No more than there are slots, and one where they do not
-# share the KV cells.
-_DEFAULT_LANES: Final = 1
+# Without --lanes: as many as kernels of ours serve together. No more than there are slots, and one
+# where they do not share the KV cells.
+_DEFAULT_LANES: Final = 8
 
 
 def _layers(value: object) -> object:
@@ -61,10 +61,10 @@ class DeviceSettings(OptionGroup):
     ] = "auto"
     lanes: Annotated[
         int,
-        Field(ge=1, le=8),
+        Field(ge=1, le=32),
         Option(
             ("--lanes",),
-            "requests that the GPU's loop decodes together, at most: 1 to 8, as far as there are "
+            "requests that the GPU's loop decodes together, at most: 1 to 32, as far as there are "
             "slots and they share the KV cells; with more at once the host takes over until they "
             "are fewer",
             metavar="N",

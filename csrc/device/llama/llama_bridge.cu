@@ -26,8 +26,8 @@ LlamaBridge::LlamaBridge(llama_context* context, const Most& most)
   open(largest);
   run();
   in.upload_outputs(most.n_outputs);
-  // Fewer tokens are not always less: they have kernels of their own.
-  for (std::int32_t n = most.n_outputs - 1; n > 0; --n) {
+  // Fewer tokens are not always less: up to eight have kernels of their own, more go in eights.
+  for (std::int32_t n = most.n_outputs - 1; n > 0; n = n > 8 ? (n - 1) / 8 * 8 : n - 1) {
     open({.stream = 0, .n_kv = largest.n_kv, .n_tokens = n, .n_outputs = n});
     run();
   }

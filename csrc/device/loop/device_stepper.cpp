@@ -8,7 +8,8 @@
 #include "decode/engine_lost.h"
 #include "decode/event_publisher.h"
 #include "device/draw/sample_kernels.h"
-#include "device/loop/loop_self_test.h"
+#include "device/loop/self_test/lane_trials.h"
+#include "device/loop/self_test/loop_self_test.h"
 #include "grammar/token_mask.h"
 #include "host/token_outcome.h"
 
@@ -29,13 +30,12 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       host_(model_, config, counters),
       bridge_(model_->context(), {.n_tokens = n_lanes, .n_outputs = n_lanes}),
       stall_(config.stall_us),
-      step_(bridge_, static_cast<StepKernels>(config.kernels), config.kernel_choices),
+      kernels_(static_cast<StepKernels>(config.kernels)),
+      step_(bridge_, kernels_, config.kernel_choices),
       loop_(
           *model_, bridge_,
           [this](StepProgram& program, const LlamaBridge& bridge) {
-            // Kernels of ours compute the step of one sequence.
-            if (bridge.window().n_tokens == 1) return step_.add_to(program, bridge);
-            program.by_ggml(bridge.nodes().end);
+            step_.add_to(program, bridge);
           },
           loop, stall_, limits, n_lanes),
       policy_(host_, counters, config.n_slots),
@@ -60,7 +60,11 @@ void DeviceStepper::prepare(std::int32_t n_slots) {
   begin_test();
   test(n_slots);
   begin_test();
-  test_lanes(*model_, bridge_, loop_);
+  if (loop_.n_lanes() > 1) {
+    step_.prepare_rows(bridge_, static_cast<std::int32_t>(loop_.n_lanes()), stall_);
+    begin_test();
+    lane_steps_ = LaneTrials(*model_, bridge_, loop_, step_, stall_).run(kernels_);
+  }
   begin_test();
   loop_.prepare_windows();
   counters_.gpu_test_us.set(0);

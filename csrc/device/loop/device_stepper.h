@@ -63,6 +63,9 @@ class DeviceStepper final : public Stepper {
   [[nodiscard]] const std::vector<PhaseTrialReport>& phase_trials() const noexcept {
     return step_.trials();
   }
+  [[nodiscard]] const std::vector<LaneStepReport>& lane_steps() const noexcept {
+    return lane_steps_;
+  }
   // CUDA's number of the device.
   [[nodiscard]] int device() const noexcept { return bridge_.device(); }
   [[nodiscard]] const DrawLaunch& draw() const noexcept { return loop_.draw(); }
@@ -106,8 +109,10 @@ class DeviceStepper final : public Stepper {
   HostStepper host_;
   LlamaBridge bridge_;
   const std::chrono::microseconds stall_;
+  const StepKernels kernels_;
   std::optional<DeviceCellStore> cells_;  // where llama.h's way is not the only one
   OwnStep step_;
+  std::vector<LaneStepReport> lane_steps_;
   DeviceLoop loop_;
   DevicePolicy policy_;
   const DeviceLoop::SamplerOf sampler_of_;

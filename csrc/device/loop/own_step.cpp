@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kTuning{150};
 
+bool is_ours(const StepPhase& phase) { return phase.kind != PhaseKind::kGgml; }
+
 }  // namespace
 
 // What the kernels of a graph's phases are asked for. Its tensors are the graph's.
@@ -43,22 +45,31 @@ OwnStep::OwnStep(const LlamaBridge& bridge, StepKernels choice, std::string choi
     : card_(find_card(bridge.device())),
       choice_(choice),
       choices_folder_(std::move(choices_folder)),
-      kernels_(card_) {
-  if (choice == StepKernels::kGgml) why_none_ = "the configuration asks for it";
+      kernels_(card_) {}
+
+std::string OwnStep::why_ggml(std::int32_t n_rows) const {
+  if (choice_ == StepKernels::kGgml) return "the configuration asks for it";
+  if (const auto found = why_ggml_.find(n_rows); found != why_ggml_.end() && !found->second.empty())
+    return found->second;
+  return "";
 }
 
 void OwnStep::prepare(LlamaBridge& bridge, std::chrono::microseconds limit) {
   bridge.open({.stream = 0, .n_kv = bridge.window_cells(1)});
   trials_.clear();
-  if (why_none_.empty()) test(bridge, limit);
+  if (why_ggml(1).empty()) {
+    test(bridge, limit);
+    test_attention(bridge, limit);
+  }
   trial_.reset();
   tell(*plan(bridge));
 }
 
 std::shared_ptr<const OwnStep::Plan> OwnStep::plan(const LlamaBridge& bridge) {
   StepGraph graph = bridge.graph();
-  std::vector<StepPhase> phases{{{0, graph.size()}, PhaseKind::kGgml, {}, why_none_}};
-  if (why_none_.empty()) {
+  const std::string why = why_ggml(bridge.window().n_tokens);
+  std::vector<StepPhase> phases{{{0, graph.size()}, PhaseKind::kGgml, {}, why}};
+  if (why.empty()) {
     find_attention_parts(bridge, graph, attention_parts_);
     kernels_.know(attention_parts_);
     phases = plan_phases(graph, kernels_);
@@ -97,11 +108,29 @@ void OwnStep::test(LlamaBridge& bridge, std::chrono::microseconds limit) {
   PhaseTuner tuner(trial, choices_, card_);
   ChoiceFile kept(measures ? choice_path(choices_folder_, bridge.device()) : "",
                   measures ? choice_place(bridge.device()) : "");
-  trials_ = StepTrials(trial, measures ? &tuner : nullptr, kept, StepTrials::Clock::now() + kTuning)
-                .run(all->graph, all->phases, kernels_);
+  std::vector<PhaseTrialReport> trials =
+      StepTrials(trial, measures ? &tuner : nullptr, kept, StepTrials::Clock::now() + kTuning)
+          .run(all->graph, all->phases, kernels_);
   const auto is_new = [](const PhaseTrialReport& told) { return told.measured; };
-  if (std::ranges::any_of(trials_, is_new)) static_cast<void>(kept.save());
-  test_attention(bridge, limit);
+  if (std::ranges::any_of(trials, is_new)) static_cast<void>(kept.save());
+  for (PhaseTrialReport& told : trials) {
+    told.n_rows = bridge.window().n_tokens;
+    trials_.push_back(std::move(told));
+  }
+}
+
+void OwnStep::prepare_rows(LlamaBridge& bridge, std::int32_t n_rows_most,
+                           std::chrono::microseconds limit) {
+  if (choice_ == StepKernels::kGgml) return;
+  for (std::int32_t n = 2; n / 2 < n_rows_most && n <= kStepTokens; n *= 2) {
+    const std::int32_t n_rows = std::min(n, n_rows_most);
+    bridge.open({.stream = 0,
+                 .n_kv = bridge.window_cells(1),
+                 .n_tokens = n_rows,
+                 .n_outputs = n_rows});
+    test(bridge, limit);
+  }
+  trial_.reset();
 }
 
 void OwnStep::test_attention(LlamaBridge& bridge, std::chrono::microseconds limit) {
@@ -129,9 +158,8 @@ void OwnStep::tell(const Plan& plan) {
   report_.clear();
   has_own_ = false;
   for (const StepPhase& phase : plan.phases) {
-    const bool ours = phase.kind != PhaseKind::kGgml;
-    has_own_ = has_own_ || ours;
-    StepPhaseReport told{name_of(phase.kind), ours, phase.why, 1};
+    has_own_ = has_own_ || is_ours(phase);
+    StepPhaseReport told{name_of(phase.kind), is_ours(phase), phase.why, 1};
     const auto like = std::ranges::find_if(report_, [&](const StepPhaseReport& other) {
       return other.phase == told.phase && other.why == told.why;
     });
@@ -146,9 +174,10 @@ void OwnStep::tell(const Plan& plan) {
 void OwnStep::add_to(StepProgram& program, const LlamaBridge& bridge) {
   const std::shared_ptr<const Plan> made = plan(bridge);
   for (const StepPhase& phase : made->phases) {
-    if (phase.kind == PhaseKind::kGgml) {
+    if (!is_ours(phase)) {
       program.by_ggml(phase.nodes.end);
     } else {
+      rows_with_own_.insert(bridge.window().n_tokens);
       program.by_ours(phase.nodes.end, [made, &phase](const StepSite& site) {
         made->launcher.enqueue(phase, site.stream);
       });
@@ -157,7 +186,7 @@ void OwnStep::add_to(StepProgram& program, const LlamaBridge& bridge) {
 }
 
 void OwnStep::give_up(const std::string& why, const LlamaBridge& bridge) {
-  why_none_ = why;
+  why_ggml_[1] = why;
   tell(*plan(bridge));
 }
 

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,8 +42,20 @@ class OwnStep {
   // is opened; what was captured stays valid for as long as this lives.
   void add_to(StepProgram& program, const LlamaBridge& bridge);
   [[nodiscard]] bool has_own() const noexcept { return has_own_; }
-  // From now on all phases are ggml's.
+  // From now on all phases of one row are ggml's.
   void give_up(const std::string& why, const LlamaBridge& bridge);
+
+  // The same as prepare() for each shape of steps of several rows, up to so many: those numbers of
+  // rows that there are builds for, and what is found goes for the ones between. After it.
+  void prepare_rows(LlamaBridge& bridge, std::int32_t n_rows_most, std::chrono::microseconds limit);
+  // Steps of so many rows are ggml's from now on; empty: as far as there are kernels they are ours.
+  void leave_rows(std::int32_t n_rows, const std::string& why) { why_ggml_[n_rows] = why; }
+  // Whether a graph of so many rows has had phases of ours.
+  [[nodiscard]] bool has_own(std::int32_t n_rows) const {
+    return rows_with_own_.contains(n_rows);
+  }
+  // Why all phases of so many rows are ggml's; empty: they are not.
+  [[nodiscard]] std::string why_ggml(std::int32_t n_rows) const;
 
   // Of the graph that was opened last.
   [[nodiscard]] const std::vector<StepPhaseReport>& report() const noexcept { return report_; }
@@ -54,6 +68,7 @@ class OwnStep {
   [[nodiscard]] std::shared_ptr<const Plan> plan(const LlamaBridge& bridge);
   // So much memory that lives as long as this.
   [[nodiscard]] std::byte* scratch_of(std::size_t n_bytes);
+  // Of the graph that is open.
   void test(LlamaBridge& bridge, std::chrono::microseconds limit);
   void test_attention(LlamaBridge& bridge, std::chrono::microseconds limit);
   void clear_cache_of(PhaseTrial& trial);
@@ -65,7 +80,8 @@ class OwnStep {
   OwnKernels kernels_;
   AttentionParts attention_parts_;  // of all windows so far
   MatVecChoices choices_;
-  std::string why_none_;                       // why all phases are ggml's; empty: they need not be
+  std::map<std::int32_t, std::string> why_ggml_;  // by rows: why all phases are ggml's
+  std::set<std::int32_t> rows_with_own_;          // numbers of rows that have phases of ours
   std::list<DeviceArray<std::byte>> scratch_;  // the last one is the largest
   // For the trials; not theirs, as whoever frees it waits for the GPU.
   std::unique_ptr<DeviceArray<std::byte>> trial_;

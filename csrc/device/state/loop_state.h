@@ -16,9 +16,8 @@ namespace unpaced {
 
 // Steps of one launch: a KV window at most, so the loop ends even if nothing else ends it.
 inline constexpr std::int32_t kMaxSteps = 256;
-// Sequences that can decode side by side, a row of the step each. Up to here ggml's mat-vec kernels
-// serve, one for each number of rows.
-inline constexpr std::int32_t kMaxLanes = 8;
+// Sequences that can decode side by side, a row of the step each: a warp judges all rows' ends.
+inline constexpr std::int32_t kMaxLanes = 32;
 // Candidates that the selection of the k best can list, and a block's shared memory holds.
 inline constexpr std::int32_t kMaxListed = 1024;
 // Up to here one warp is the fastest to run the chain.

@@ -1,7 +1,7 @@
-// Crowds on the GPU's loop beside HostStepper: the same tokens, the same ends, for 2 to 8 requests
-// that begin together and end one after the other. It prints what a step takes on either.
+// Crowds on the GPU's loop beside HostStepper: the same tokens, the same ends, for 2 to LANES
+// requests that begin together and end one after the other. It prints what a step takes on either.
 //
-//   lanes_test MODEL.gguf [device|ahead]
+//   lanes_test MODEL.gguf [device|ahead] [LANES]
 #include <llama.h>
 
 #include <atomic>
@@ -29,8 +29,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int32_t kSlots = 8;
-constexpr std::int32_t kCells = 4096;
+constexpr std::int32_t kSlots = 8;  // without LANES
+constexpr std::int32_t kCells = 16384;
 
 int n_failed = 0;
 
@@ -145,11 +145,11 @@ class Stage {
 
 class Crowds {
  public:
-  Crowds(const Model& model, Stage& host, Stage& device)
-      : model_(model), host_(host), device_(device) {}
+  Crowds(const Model& model, Stage& host, Stage& device, std::size_t n_lanes)
+      : model_(model), host_(host), device_(device), n_lanes_(n_lanes) {}
 
   void test() {
-    for (std::size_t n = 2; n <= kSlots; ++n) {
+    for (std::size_t n = 2; n <= n_lanes_; n = n < 8 ? n + 1 : n + 4) {
       compare(std::to_string(n) + " greedy", requests(n, [](RequestSpec&, std::size_t) {}));
     }
     compare("8 seeded chains that end one after the other",
@@ -221,7 +221,8 @@ class Crowds {
       spec.cache_prompt = false;
       spec.max_tokens = 60;
       spec.sampling.temperature = 0.0F;
-      for (std::size_t k = 0; k < 5 + 3 * i; ++k) {
+      // All of them fit into one batch.
+      for (std::size_t k = 0; k < 5 + 3 * (i % 8); ++k) {
         spec.prompt.push_back(static_cast<TokenId>((7919 * k + 131 * i + 17) %
                                                    static_cast<std::size_t>(model_.n_vocab())));
       }
@@ -307,7 +308,8 @@ class Crowds {
 
   void show_times() {
     constexpr std::int32_t kTokens = 200;
-    for (const std::size_t n : {1, 2, 3, 4, 6, 8}) {
+    for (const std::size_t n : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
+      if (n > n_lanes_) break;
       const auto asked = requests(n, [](RequestSpec& spec, std::size_t i) {
         set_chain(spec.sampling, 8);
         spec.sampling.seed = static_cast<std::uint32_t>(i);
@@ -330,13 +332,14 @@ class Crowds {
   const Model& model_;
   Stage& host_;
   Stage& device_;
+  const std::size_t n_lanes_;
 };
 
-void run(const char* path, DecodeLoop loop) {
+void run(const char* path, DecodeLoop loop, std::int32_t n_lanes) {
   EngineConfig config;
   config.model_path = path;
   config.n_ctx = kCells;
-  config.n_slots = kSlots;
+  config.n_slots = n_lanes;
   config.kv_unified = true;
   config.flash_attn = 1;
   config.warmup = false;
@@ -348,24 +351,29 @@ void run(const char* path, DecodeLoop loop) {
   const auto model = std::make_shared<Model>(config, progress, stop);
   Counters counters;
   const Clock::time_point begin = Clock::now();
-  DeviceStepper device(model, config, counters, loop, DrawLimits{}, kSlots);
-  device.prepare(kSlots);
+  DeviceStepper device(model, config, counters, loop, DrawLimits{}, n_lanes);
+  device.prepare(n_lanes);
   std::printf("the loop and its tests took %.0f ms, %llu graphs\n",
               std::chrono::duration<double, std::milli>(Clock::now() - begin).count(),
               static_cast<unsigned long long>(counters.n_window_graphs.get()));
   HostStepper host(model, config, counters);
   Stage on_host(*model, host, counters);
   Stage on_device(*model, device, counters);
-  Crowds(*model, on_host, on_device).test();
+  for (const LaneStepReport& step : device.lane_steps()) {
+    std::printf("  %d rows: %s, own %.0f us, ggml %.0f us\n", step.n_rows,
+                step.why.empty() ? "own" : step.why.c_str(), step.own_us, step.ggml_us);
+  }
+  Crowds(*model, on_host, on_device, static_cast<std::size_t>(n_lanes)).test();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) return 2;
-  const bool ahead = argc == 3 && std::strcmp(argv[2], "ahead") == 0;
+  if (argc < 2 || argc > 4) return 2;
+  const bool ahead = argc > 2 && std::strcmp(argv[2], "ahead") == 0;
   try {
-    run(argv[1], ahead ? DecodeLoop::kAhead : DecodeLoop::kDevice);
+    run(argv[1], ahead ? DecodeLoop::kAhead : DecodeLoop::kDevice,
+        argc > 3 ? std::atoi(argv[3]) : kSlots);
   } catch (const std::exception& e) {
     std::printf("FAILED: %s\n", e.what());
     return 1;

@@ -10,19 +10,19 @@ from unpaced.settings import SettingsError
 
 
 @pytest.mark.parametrize(
-    ("flags", "n"), [((), 1), (("-np", "8"), 1), (("--lanes", "4"), 4), (("--lanes", "8"), 8)]
+    ("flags", "n"), [((), 8), (("-np", "16"), 8), (("--lanes", "1"), 1), (("--lanes", "32"), 32)]
 )
-def test_lanes_are_what_is_asked_for_and_else_one(flags: tuple[str, ...], n: int) -> None:
+def test_lanes_are_what_is_asked_for_and_else_eight(flags: tuple[str, ...], n: int) -> None:
     assert read_settings([*flags]).engine_config().n_lanes == n
 
 
-@pytest.mark.parametrize("n", ["0", "9", "-1", "four"])
+@pytest.mark.parametrize("n", ["0", "33", "-1", "four"])
 def test_others_are_refused_with_the_flags_name(n: str) -> None:
     with pytest.raises(SettingsError, match="--lanes"):
         read_settings(["--lanes", n])
 
 
-@pytest.mark.parametrize("n", [0, 9])
+@pytest.mark.parametrize("n", [0, 33])
 def test_an_engine_takes_no_others(n: int) -> None:
-    with pytest.raises(ValueError, match=f"n_lanes: must be 1 to 8, but got {n}"):
+    with pytest.raises(ValueError, match=f"n_lanes: must be 1 to 32, but got {n}"):
         EngineConfig(model_path=Path("model.gguf"), n_lanes=n)

@@ -75,7 +75,8 @@ void launch_columns(const Build& build, const Plan& plan, const Card& card, cuda
   }
 }
 
-// kWarps: ggml's for up to four columns. For more it has half as many, and a warp is alone.
+// kWarps: ggml's for up to four columns. For more it has half as many, and a warp is alone, which
+// it can be with two columns as well.
 template <class Format, int kWarps>
 void launch_build(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
   constexpr int kHeld = kHeldValues / Step<Format>::kValues;
@@ -83,8 +84,10 @@ void launch_build(const Build& build, const Plan& plan, const Card& card, cudaSt
     launch_shape<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan, card, stream);
   } else if (build.wide) {
     launch_columns<Format, kWarps, true>(build, plan, card, stream);
-  } else if (build.columns > 1) {
+  } else if (build.columns > 1 && plan.warps != kWarps) {
     launch_columns<Format, kWarps / 2, false>(build, plan, card, stream);
+  } else if (build.columns > 1) {
+    launch_shape<Shape<Format, kWarps, 2, 2, false, 0>>(plan, card, stream);
   } else if (build.rows == 2) {
     launch_shape<Shape<Format, kWarps, 2, 1, false, 0>>(plan, card, stream);
   } else {
@@ -126,9 +129,12 @@ template <class First, class Second, int kWarps>
 void launch_pair(const Build& build, const PlanPair& plans, const Card& card, cudaStream_t stream) {
   if (build.wide)
     return launch_column_pair<First, Second, kWarps, true>(build, plans, card, stream);
-  if (build.columns > 1)
+  if (build.columns > 1 && plans.first.warps != kWarps)
     return launch_column_pair<First, Second, kWarps / 2, false>(build, plans, card, stream);
-  if (build.held) {
+  if (build.columns > 1) {
+    launch_shapes<Shape<First, kWarps, 2, 2, false, 0>, Shape<Second, kWarps, 2, 2, false, 0>>(
+        plans, card, stream);
+  } else if (build.held) {
     launch_shapes<Shape<First, kWarps, 2, 1, false, kHeldValues / Step<First>::kValues>,
                   Shape<Second, kWarps, 2, 1, false, kHeldValues / Step<Second>::kValues>>(
         plans, card, stream);

@@ -129,8 +129,8 @@ constexpr Build kOneColumn[] = {
     {.rows = 2, .stage_bytes = 2304},
 };
 
-// Builds for several: in the order of up to four, teams of as many warps as ggml has; in that of
-// more each warp alone.
+// Builds for several: in the order of up to four, teams of as many warps as ggml has, or of two
+// columns each warp alone; in that of more each warp alone.
 constexpr Build several_columns(std::int32_t columns, std::int32_t blocks, std::int32_t bytes) {
   return {.rows = 4,
           .columns = columns,
@@ -215,6 +215,10 @@ std::vector<Build> builds_for(const MatVec& mat_vec, const Parts& parts) {
     for (const std::int32_t bytes : {9216, 4608})
       builds.push_back(several_columns(columns, blocks, bytes));
   }
+  if (columns > 2) return builds;
+  // A warp holds the sums of two columns as well, and waits for no other one.
+  builds.push_back({.rows = 2, .columns = 2, .blocks_per_multiprocessor = 2});
+  builds.push_back({.rows = 2, .columns = 2, .launches_at_once = 2});
   return builds;
 }
 

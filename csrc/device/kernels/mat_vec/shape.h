@@ -16,7 +16,7 @@ struct Shape {
   static constexpr int kSums = kWide ? 1 : kWarps;  // a row and column, a lane
   static constexpr int kHeld = kHeld_;
   // On a multiprocessor at least: so many share its registers.
-  static constexpr int kBlocks = !kWide && kColumns > 1 ? 1 : 2;
+  static constexpr int kBlocks = !kWide && kColumns * kSums > 8 ? 1 : 2;
   // After the last step a warp brings this many sums to their ends: all of them, or its share of
   // the team's: two rows, and the columns that its place among the pairs' warps names.
   static constexpr int kShareRows = kWide ? 2 : kRows;

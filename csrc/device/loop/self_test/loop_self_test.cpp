@@ -1,4 +1,4 @@
-#include "device/loop/loop_self_test.h"
+#include "device/loop/self_test/loop_self_test.h"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "device/loop/self_test/test_steps.h"
 #include "sampling/sampler.h"
 
 namespace unpaced {
@@ -126,11 +127,7 @@ void LoopTest::compare_logits(Slot& slot, const std::vector<std::vector<float>>&
     bridge_.open(window);
     Slot* const row_slot = &slot;
     loop_.inputs().upload(bridge_, {&row_slot, 1}, {&plan, 1}, window);
-    loop_.run_graph();
-    cuda_check(cudaMemcpyAsync(row.data(), bridge_.logits(), row.size() * sizeof(float),
-                               cudaMemcpyDeviceToHost, bridge_.stream()),
-               "cudaMemcpyAsync");
-    cuda_check(cudaStreamSynchronize(bridge_.stream()), "cudaStreamSynchronize");
+    run_graph(loop_, bridge_, row);
     if (std::memcmp(row.data(), expected[i].data(), row.size() * sizeof(float)) != 0) {
       throw std::runtime_error(
           "self-test: the decode graph's logits differ from llama_decode's "
@@ -167,18 +164,7 @@ void LoopTest::compare_tokens(Slot& slot, std::span<const TokenId> tokens,
     const bool is_launched =
         loop_.launch(members, [this](const Slot&) -> Sampler& { return sampler_; });
     if (!is_launched) throw std::runtime_error("self-test: no KV cell");
-    while (loop_.is_flying()) {
-      const DeviceLoop::Progress news = loop_.wait_for_news(false);
-      if (news.exit == LoopExit::kNonFinite) {
-        throw std::runtime_error("self-test: the device found no finite logit");
-      }
-      take(news, slot, tokens);
-      if (news.exit == LoopExit::kNone) {
-        loop_.launch_ahead();
-      } else {
-        loop_.land();
-      }
-    }
+    take_flight(loop_, [&](const DeviceLoop::Progress& news) { take(news, slot, tokens); });
   }
   loop_.wait_for_stream();
   loop_.unseat();

@@ -13,8 +13,4 @@ namespace unpaced {
 // std::runtime_error where anything differs.
 void test_loop(const Model& model, LlamaBridge& bridge, DeviceLoop& loop, std::int32_t n_slots);
 
-// The same for several sequences at once, of every number that there are lanes for: the same logits
-// as batches of llama_decode's have, and the tokens that the host's samplers draw from them.
-void test_lanes(const Model& model, LlamaBridge& bridge, DeviceLoop& loop);
-
 }  // namespace unpaced

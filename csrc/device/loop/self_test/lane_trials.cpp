@@ -1,0 +1,84 @@
+#include "device/loop/self_test/lane_trials.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "decode/engine_lost.h"
+
+namespace unpaced {
+namespace {
+
+constexpr double kMicroseconds = 1e6;
+// Up to here there are kernels for one number of rows alone; ggml's for more take them in eights.
+constexpr std::int32_t kRowsOfOneKernel = 8;
+
+// One for each number of columns that kernels of ours are built for, and as many as there are: the
+// numbers between have the builds of the next one.
+bool is_measured(std::int32_t n_rows, std::int32_t n_lanes) noexcept {
+  return n_rows == 2 || n_rows == 4 || n_rows == std::min(n_lanes, kRowsOfOneKernel);
+}
+
+bool is_checked(std::int32_t n_rows, std::int32_t n_lanes) noexcept {
+  return n_rows <= kRowsOfOneKernel || n_rows % kRowsOfOneKernel == 0 || n_rows == n_lanes;
+}
+
+}  // namespace
+
+std::vector<LaneStepReport> LaneTrials::run(StepKernels kernels) {
+  std::vector<LaneStepReport> reports;
+  const auto n_lanes = static_cast<std::int32_t>(loop_.n_lanes());
+  std::size_t first = 0;  // of those that go by the next measurement
+  for (std::int32_t n_rows = 2; n_rows <= n_lanes; ++n_rows) {
+    if (!is_checked(n_rows, n_lanes)) continue;
+    LaneStepReport& report = reports.emplace_back();
+    report.n_rows = n_rows;
+    check(report);
+    if (kernels != StepKernels::kAuto || !is_measured(n_rows, n_lanes)) continue;
+    measure(report);
+    if (report.own_us > report.ggml_us) {
+      for (; first < reports.size(); ++first) {
+        leave_to_ggml(reports[first], "ggml's are faster on this card");
+      }
+    }
+    first = reports.size();
+  }
+  test_.clear();
+  return reports;
+}
+
+void LaneTrials::check(LaneStepReport& report) {
+  try {
+    test_.check(static_cast<std::size_t>(report.n_rows));
+  } catch (const EngineLost&) {
+    throw;
+  } catch (const std::exception& e) {
+    if (!step_.has_own(report.n_rows)) throw;
+    leave_to_ggml(report, e.what());
+  }
+  if (report.why.empty()) report.why = step_.why_ggml(report.n_rows);
+  if (report.why.empty() && !step_.has_own(report.n_rows)) {
+    report.why = "there are no kernels of ours for such a step";
+  }
+}
+
+void LaneTrials::measure(LaneStepReport& report) {
+  if (!report.why.empty()) return;
+  const auto n_rows = static_cast<std::size_t>(report.n_rows);
+  report.own_us = kMicroseconds * test_.step_seconds(n_rows, limit_);
+  step_.leave_rows(report.n_rows, "they are measured");
+  report.ggml_us = kMicroseconds * test_.step_seconds(n_rows, limit_);
+  step_.leave_rows(report.n_rows, "");
+}
+
+void LaneTrials::leave_to_ggml(LaneStepReport& report, const std::string& why) {
+  if (!report.why.empty()) return;
+  report.why = why;
+  step_.leave_rows(report.n_rows, why);
+  loop_.drop();
+  loop_.wait_for_stream();
+  loop_.unseat();
+  loop_.forget_graphs();
+  test_.check(static_cast<std::size_t>(report.n_rows));
+}
+
+}  // namespace unpaced
