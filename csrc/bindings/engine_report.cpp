@@ -71,6 +71,8 @@ nb::dict step_counters(const Counters& c) {
   values["n_observed"] = c.n_steps_observed.get();
   values["n_lane_steps"] = c.n_lane_steps.get();
   values["n_lane_tokens"] = c.n_lane_tokens.get();
+  values["n_masked_tokens"] = c.n_masked_tokens.get();
+  values["n_late_masks"] = c.n_late_masks.get();
   values["gap_us_max"] = c.gap_us_max.get();
   return values;
 }

@@ -74,6 +74,10 @@ struct alignas(128) Counters {
   // Steps that several sequences made together in the GPU's loop, and their tokens.
   Counter n_lane_steps;
   Counter n_lane_tokens;
+  // Tokens that the GPU's loop drew under grammars without the host, and those of which it had to
+  // ask, because their masks were late.
+  Counter n_masked_tokens;
+  Counter n_late_masks;
   Counter n_window_graphs;  // CUDA graphs in the cache, one a window and number of lanes
   Counter n_prompt_graphs;  // likewise, of short prompts: one a number of tokens and window
   Counter n_slots_active;

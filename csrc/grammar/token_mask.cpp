@@ -74,6 +74,18 @@ void TokenMask::accept(TokenId token) noexcept {
 
 bool TokenMask::waits() const noexcept { return channel_->waits; }
 
+void TokenMask::use(std::shared_ptr<MaskBoard> board) noexcept {
+  Channel& c = *channel_;
+  c.board = std::move(board);
+  // release: pairs with the worker's turn() and compute_mask().
+  c.has_board.store(true, std::memory_order_release);
+  c.post();
+}
+
+MaskBoard* TokenMask::board() const noexcept { return channel_->board.get(); }
+
+std::uint32_t TokenMask::step() const noexcept { return channel_->step; }
+
 std::string TokenMask::failure() const {
   const Channel& c = *channel_;
   if (c.failed.load(std::memory_order_acquire)) return c.failure;

@@ -33,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "grammar/mask_board.h"
 #include "grammar/token_matcher.h"
 #include "grammar/trigger_watch.h"
 
@@ -78,6 +79,15 @@ class TokenMask {
 
   // Drawing thread only. The token, which check() or words() allowed, is the sequence's next.
   void accept(TokenId token) noexcept;
+
+  // Drawing thread only, once: from now on the worker leaves every mask that it makes on the board as
+  // well, for a drawer that need not call check(). The thread that called this does for it what is
+  // the drawing thread's, accept() for one.
+  void use(std::shared_ptr<MaskBoard> board) noexcept;
+  // The board; null: there is none.
+  [[nodiscard]] MaskBoard* board() const noexcept;
+  // Drawing thread only, while the grammar holds: the step at hand, as the board has it.
+  [[nodiscard]] std::uint32_t step() const noexcept;
 
   // Any thread. Why the request cannot go on, after kFailed; else empty.
   [[nodiscard]] std::string failure() const;

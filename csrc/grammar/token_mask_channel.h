@@ -14,12 +14,13 @@
 
 #include "base/futex.h"
 #include "base/spin_pause.h"
+#include "grammar/mask_board.h"
 #include "grammar/token_mask.h"
 #include "grammar/trigger_watch.h"
 
 namespace unpaced {
 
-inline constexpr std::uint32_t kNoStep = UINT32_MAX;
+inline constexpr std::uint32_t kNoStep = kNoMaskStep;
 inline constexpr int kSpins = 2000;  // a few microseconds: an answer that is on its way
 
 // A step (or a number of tokens) and a token in one word.
@@ -60,6 +61,8 @@ struct TokenMask::Channel {
   std::atomic<std::uint32_t> n_triggers{0};
   const std::unique_ptr<TriggerWatch> watch;  // null: the grammar holds from the first token on
   bool waits;                                 // drawing thread's own: for a trigger
+  std::shared_ptr<MaskBoard> board;           // written once, before `has_board` is set
+  std::atomic<bool> has_board{false};
 
   // -- worker to drawing thread
   std::atomic<std::uint32_t> mask_step{kNoStep};         // the step that `words` is for
@@ -81,6 +84,7 @@ struct TokenMask::Channel {
   std::uint32_t worker_step = 0;
   std::uint32_t n_triggers_seen = 0;
   bool is_begun;
+  bool knows_board = false;
   std::chrono::nanoseconds usual_cost{0};  // of a mask
 
   // Written by the worker before it sets mask_step to a step, read by the drawing thread from then
@@ -117,6 +121,10 @@ struct TokenMask::Channel {
     const std::uint32_t seen = posted.load(std::memory_order_acquire);
     if (closed.load(std::memory_order_acquire)) return false;
     if (failed.load(std::memory_order_relaxed)) return sleep(seen);
+    if (!knows_board && has_board.load(std::memory_order_acquire)) {
+      knows_board = true;
+      if (mask_step.load(std::memory_order_relaxed) == worker_step) board->write(words, worker_step);
+    }
     if (!is_begun) {
       const std::uint32_t n = n_triggers.load(std::memory_order_acquire);
       if (n == n_triggers_seen) return sleep(seen);
@@ -186,6 +194,7 @@ struct TokenMask::Channel {
                       std::memory_order_relaxed);
     // release: pairs with check().
     mask_step.store(worker_step, std::memory_order_release);
+    if (knows_board) board->write(words, worker_step);
     publish();
   }
 

@@ -32,5 +32,9 @@ class StepStats:
     """Steps that several requests made together in the GPU's loop."""
     n_lane_tokens: int
     """Tokens of these steps."""
+    n_masked_tokens: int
+    """Tokens that the GPU's loop drew under grammars by itself."""
+    n_late_masks: int
+    """Tokens under grammars of which it had to ask the host, since the mask was not there yet."""
     gap_us_max: int
     """The longest time between two tokens of a request."""

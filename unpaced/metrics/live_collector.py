@@ -121,6 +121,16 @@ class LiveCollector(Collector):
                 stats.steps.n_lane_steps,
             ),
             ("engine_lane_tokens", "Tokens of those steps", stats.steps.n_lane_tokens),
+            (
+                "engine_masked_tokens",
+                "Tokens that the GPU's loop drew under grammars by itself",
+                stats.steps.n_masked_tokens,
+            ),
+            (
+                "engine_late_masks",
+                "Tokens under grammars of which that loop had to ask, since the mask was late",
+                stats.steps.n_late_masks,
+            ),
             ("engine_prompt_tokens", "Prompt tokens the engine computed", stats.n_tokens_prompt),
             (
                 "prefix_shared_tokens",

@@ -50,11 +50,18 @@ __global__ void __launch_bounds__(kThreads)
   if (drawn.token >= 0) accept(*row.sampling, drawn.token);
 }
 
+// Why the row's steps end with the token, or without one.
+struct FreeRowExit {
+  __device__ LoopExit operator()(const StepRow& row, const StepPlan& plan, TokenId token) const {
+    return exit_after(row, plan, token);
+  }
+};
+
 // Publishes each row's token and feeds it to the row's next step. Where one row's steps end, so do
 // all others': who decodes changes between steps, and nobody's tokens hang on when that was
 // noticed. One warp, a thread a row.
-__global__ void end_step(const __grid_constant__ LaneKernelArguments a) {
-  await_earlier_kernels();
+template <class RowExit>
+__device__ __forceinline__ void end_rows(const LaneKernelArguments& a, const RowExit& exit_of) {
   const auto i = static_cast<std::int32_t>(threadIdx.x);
   const bool has_row = i < a.n_rows;
   const StepRow row = row_of(a, has_row ? i : 0);
@@ -62,7 +69,7 @@ __global__ void end_step(const __grid_constant__ LaneKernelArguments a) {
   const bool has_left = row.control->exited != 0;
   const StepPlan plan = read_plan(*row.control, row.control->stop);
   const TokenId token = row.control->drawn;
-  LoopExit exit = exit_after(row, plan, token);
+  LoopExit exit = exit_of(row, plan, token);
   const bool leaves = __any_sync(kAllLanes, has_left || exit != LoopExit::kNone) != 0;
   if (i == 0 && a.loops) cudaGraphSetConditional(a.loop, leaves ? 0U : 1U);
   if (!has_row || has_left) return;
@@ -72,6 +79,11 @@ __global__ void end_step(const __grid_constant__ LaneKernelArguments a) {
   row.control->step = plan.step + 1;
   if (token >= 0 && plan.step + 1 < plan.n_steps) feed(row, plan, token);
   if (leaves) row.control->exited = 1;
+}
+
+__global__ void end_step(const __grid_constant__ LaneKernelArguments a) {
+  await_earlier_kernels();
+  end_rows(a, FreeRowExit{});
 }
 
 __global__ void guard_lanes(const LaneRow* lanes, cudaGraphConditionalHandle handle) {

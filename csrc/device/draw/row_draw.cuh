@@ -52,17 +52,37 @@ __device__ void feed(const StepRow& row, const StepPlan& plan, TokenId token) {
   row.inputs.mask[plan.next_cell] = 0;  // +0.0 in F16: visible
 }
 
-// The best key of every group, four logits a thread, eight threads a group.
-__device__ __forceinline__ void scan(const float* logits, std::int32_t n_vocab,
-                                     std::uint64_t* group_best, std::int32_t* illegal) {
-  const std::int32_t first = static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x) * 4;
-  float x[4];
+// The first of the four logits that this thread of a scan has.
+__device__ __forceinline__ std::int32_t first_of_four() {
+  return static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x) * 4;
+}
+
+// -inf beyond the vocabulary.
+__device__ __forceinline__ void read_four(const float* logits, std::int32_t n_vocab,
+                                          std::int32_t first, float (&x)[4]) {
   if (first + 3 < n_vocab) {
     const float4 four = *reinterpret_cast<const float4*>(logits + first);
     x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
   } else {
     for (int i = 0; i < 4; ++i) x[i] = first + i < n_vocab ? logits[first + i] : -kInfinity;
   }
+}
+
+__device__ __forceinline__ void write_four(float* logits, std::int32_t n_vocab, std::int32_t first,
+                                           const float (&x)[4]) {
+  if (first + 3 < n_vocab) {
+    *reinterpret_cast<float4*>(logits + first) = make_float4(x[0], x[1], x[2], x[3]);
+  } else {
+    for (int i = 0; i < 4; ++i) {
+      if (first + i < n_vocab) logits[first + i] = x[i];
+    }
+  }
+}
+
+// The best key of every group, four logits a thread, eight threads a group.
+__device__ __forceinline__ void scan_four(const float (&x)[4], std::int32_t n_vocab,
+                                          std::int32_t first, std::uint64_t* group_best,
+                                          std::int32_t* illegal) {
   std::uint64_t best = 0;
   bool legal = true;
   for (int i = 0; i < 4; ++i) {
@@ -74,6 +94,14 @@ __device__ __forceinline__ void scan(const float* logits, std::int32_t n_vocab,
   }
   if (threadIdx.x % 8 == 0 && first < n_vocab) group_best[first / kGroup] = best;
   if (!legal) *illegal = 1;
+}
+
+__device__ __forceinline__ void scan(const float* logits, std::int32_t n_vocab,
+                                     std::uint64_t* group_best, std::int32_t* illegal) {
+  const std::int32_t first = first_of_four();
+  float x[4];
+  read_four(logits, n_vocab, first, x);
+  scan_four(x, n_vocab, first, group_best, illegal);
 }
 
 // The best key of the row. The whole block; the same for every thread.

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "device/draw/lane_kernels.cuh"
+#include "device/draw/masked_kernels.cuh"
 #include "device/draw/row_draw.cuh"
 #include "device/draw/sample_kernels.h"
 #include "device/launch/early_start.cuh"
@@ -145,6 +146,27 @@ void launch_lane_kernels(const LaneKernelArguments& a, const DrawLaunch& draw,
   static_assert(kMaxLanes <= 32);
   end_step<<<1, 32, 0, stream>>>(a);
   cuda_check(cudaGetLastError(), "end_step");
+}
+
+DrawLaunch prepare_masked_kernels(std::int32_t n_vocab, std::int32_t n_lanes,
+                                  const DrawLimits& limits) {
+  LaneKernelArguments none{};
+  bool is_second = false;
+  void* arguments[] = {&none, &is_second};
+  return choose_draw_launch(reinterpret_cast<const void*>(draw_masked_rows), draw_room(n_vocab),
+                            limits, n_lanes, arguments);
+}
+
+void launch_masked_kernels(const LaneKernelArguments& a, const DrawLaunch& draw,
+                           cudaStream_t stream) {
+  const ScanConfig scan(draw, a.n_vocab, a.n_rows, stream);
+  const DrawConfig config(draw, a.n_rows, stream);
+  cuda_check(cudaLaunchKernelEx(&scan.config, scan_and_keep_rows, a), "scan_and_keep_rows");
+  cuda_check(cudaLaunchKernelEx(&config.get(), draw_masked_rows, a, false), "draw_masked_rows");
+  cuda_check(cudaLaunchKernelEx(&scan.config, mask_rows, a), "mask_rows");
+  cuda_check(cudaLaunchKernelEx(&config.get(), draw_masked_rows, a, true), "draw_masked_rows");
+  end_masked_step<<<1, 32, 0, stream>>>(a);
+  cuda_check(cudaGetLastError(), "end_masked_step");
 }
 
 void launch_index_counts(DeviceSamplerState* sampling, std::int32_t n_counts, cudaStream_t stream) {

@@ -42,6 +42,8 @@ struct LaneRow {
   DeviceSamplerState* sampling;
   LaneControl* control;
   LaneMailbox* mailbox;
+  const std::uint32_t* mask_board;  // pinned; null: no grammar holds, or the host asks it
+  float* kept_row;                  // n_vocab, 16-byte aligned: the logits as the model left them
 };
 
 // Of a step of several rows. Whose they are changes from launch to launch, the graph does not.
@@ -81,6 +83,14 @@ void launch_lane_guard(const LaneRow* lanes, cudaGraphConditionalHandle handle,
                        cudaStream_t stream);
 void launch_lane_kernels(const LaneKernelArguments& arguments, const DrawLaunch& draw,
                          cudaStream_t stream);
+
+// A step of one row or several, of which some draw under grammars: first as if there were none,
+// then, where the row's mask refuses the token, once more under the mask.
+// Source of the order: llama.cpp 0c1e57098 common/sampling.cpp:640-680.
+[[nodiscard]] DrawLaunch prepare_masked_kernels(std::int32_t n_vocab, std::int32_t n_lanes,
+                                                const DrawLimits& limits = {});
+void launch_masked_kernels(const LaneKernelArguments& a, const DrawLaunch& draw,
+                           cudaStream_t stream);
 
 // Enqueues the kernel that indexes sampling->counts.entries after an upload.
 void launch_index_counts(DeviceSamplerState* sampling, std::int32_t n_counts, cudaStream_t stream);

@@ -38,7 +38,9 @@ LaneRow Lane::shared_row() const noexcept {
           .pause_tokens = pause_tokens_.device(),
           .sampling = sampler_.device(),
           .control = control_.data(),
-          .mailbox = mailbox_.device()};
+          .mailbox = mailbox_.device(),
+          .mask_board = mask_ == nullptr ? nullptr : mask_->board()->reader(),
+          .kept_row = masked_row_.kept()};
 }
 
 const Slot* Lane::drawn() const noexcept {
@@ -64,6 +66,8 @@ void Lane::begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t s
   control.exited = 0;
   control.drawn = -1;
   control.stop = 0;
+  control.mask_step = mask_ == nullptr ? 0 : mask_->step();
+  control.verdict = MaskVerdict::kAllowed;
   std::copy_n(plan.cells.begin(), n_steps, control.cell);
   // A step that was launched ahead of a non-finite row's exit found that row again.
   cuda_check(cudaMemsetAsync(illegal_.data(), 0, sizeof(std::int32_t), stream), "cudaMemsetAsync");
@@ -77,12 +81,14 @@ void Lane::begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t s
   n_steps_ = n_steps;
   n_taken_ = 0;
   is_paused_ = is_second_draw_ = false;
+  answer_.reset();
   plan_ = std::move(plan);
   inputs_.clear();
 }
 
 void Lane::go_on(cudaStream_t stream) {
   is_paused_ = is_second_draw_ = false;
+  answer_.reset();
   mailbox_.data()->stop = 0;
   // After whatever was launched ahead, which does nothing as long as this is set.
   cuda_check(cudaMemsetAsync(&control_.data()->exited, 0, sizeof(std::int32_t), stream),
@@ -117,6 +123,10 @@ Lane::Progress Lane::progress() const noexcept {
     now.exit = entry_exit(entry);
     ++now.n_steps;
   }
+  // The GPU had left before.
+  if (is_second_draw_ && now.n_steps > n_taken_ && now.exit == LoopExit::kNone) {
+    now.exit = LoopExit::kPause;
+  }
   return now;
 }
 
@@ -134,12 +144,14 @@ void Lane::take_input() {
 
 void Lane::land(LlamaBridge& bridge) {
   const Slot& slot = *std::exchange(slot_, nullptr);
+  mask_ = nullptr;
   is_paused_ = false;
   bridge.commit(slot.sequence, position_, plan_, inputs_);
 }
 
 void Lane::drop() noexcept {
   slot_ = nullptr;
+  mask_ = nullptr;
   is_paused_ = false;
 }
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "device/llama/llama_bridge.h"
 #include "device/state/cuda_memory.h"
 #include "device/state/loop_state.h"
+#include "grammar/token_mask.h"
 #include "model/model.h"
 #include "slots/slot.h"
 
@@ -63,6 +65,10 @@ class Lane {
   void download(Sampler& sampler, cudaStream_t stream) { sampler_.download(sampler, stream); }
 
   // --- Its steps: planned, made by the GPU, taken one by one
+  // Of the steps that begin() plans next: the grammar whose masks the GPU finds on the mask's board;
+  // null: none.
+  void obey(const TokenMask* mask) noexcept { mask_ = mask; }
+  [[nodiscard]] bool is_masked() const noexcept { return mask_ != nullptr; }
   // Enqueues the plan of the first n_steps of its cells; they are the slot's from now on.
   void begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t stream);
   // Enqueues the end of a pause: the next step's inputs are in place, the device put them there.
@@ -84,7 +90,11 @@ class Lane {
   [[nodiscard]] Progress progress() const noexcept;
   // Whether the next step, which must have been published, gave a token.
   [[nodiscard]] bool has_token() const noexcept {
-    return entry_exit(mailbox_.data()->entry[n_taken_]) != LoopExit::kNonFinite;
+    return next_exit() != LoopExit::kNonFinite && next_exit() != LoopExit::kBarred;
+  }
+  // Whether the GPU leaves after the next step, which must have been published, and why.
+  [[nodiscard]] LoopExit next_exit() const noexcept {
+    return entry_exit(mailbox_.data()->entry[n_taken_]);
   }
   // The token that take() will take, which must have been published.
   [[nodiscard]] TokenId next_token() const noexcept {
@@ -102,8 +112,11 @@ class Lane {
   // The GPU has left the loop for the host to look, and may go on.
   void pause() noexcept { is_paused_ = true; }
   [[nodiscard]] bool is_paused() const noexcept { return is_paused_; }
-  // Of the step at hand: the grammar refused the first draw's token.
+  // Of the step at hand: the grammar refused the first draw's token, which the host has said.
   [[nodiscard]] bool is_second_draw() const noexcept { return is_second_draw_; }
+  // What the host was told where the GPU asked (LoopExit::kAsk), until it goes on.
+  void answer(TokenMask::Verdict verdict) noexcept { answer_ = verdict; }
+  [[nodiscard]] std::optional<TokenMask::Verdict> answer() const noexcept { return answer_; }
   // The GPU leaves after the step that it is at.
   void ask_to_leave() noexcept { mailbox_.data()->stop = 1; }
   // The steps are over: what was taken is entered into llama.cpp's books.
@@ -131,6 +144,8 @@ class Lane {
   std::int32_t n_taken_ = 0;
   bool is_paused_ = false;
   bool is_second_draw_ = false;
+  std::optional<TokenMask::Verdict> answer_;
+  const TokenMask* mask_ = nullptr;
   CellPlan plan_;
   std::vector<TokenId> inputs_;  // what the cells of the plan get
 };

@@ -16,6 +16,8 @@ class MaskedRow {
  public:
   explicit MaskedRow(std::int32_t n_vocab);
 
+  // Where the kept row lies, for a kernel that keeps it itself.
+  [[nodiscard]] float* kept() const noexcept { return row_.data(); }
   // Enqueues a copy of the row; also while the stream is captured.
   void keep(const float* logits, cudaStream_t stream) const;
   // Enqueues the kept row back into `logits`, with -inf for every token that `allowed` has no bit

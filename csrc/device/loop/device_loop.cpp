@@ -13,6 +13,12 @@ namespace unpaced {
 namespace {
 
 constexpr std::int32_t kEarlyStarts = 90;  // the code that has them
+// Workers of grammars whose requests have ended hold theirs a moment longer.
+constexpr std::size_t kBoardsPerLane = 4;
+
+WindowLaunch window_launch(DecodeLoop kind) noexcept {
+  return kind == DecodeLoop::kDevice ? WindowLaunch::kLoop : WindowLaunch::kGuardedStep;
+}
 
 DrawLaunch draw_on(const LlamaBridge& bridge, DrawLaunch draw) {
   draw.starts_early =
@@ -30,6 +36,10 @@ DrawLaunch draw_lanes_on(const LlamaBridge& bridge, std::int32_t n_vocab, std::i
 int urgency(LoopExit exit) noexcept {
   switch (exit) {
     case LoopExit::kNonFinite:
+      return 6;
+    case LoopExit::kBarred:
+      return 5;
+    case LoopExit::kAsk:
       return 4;
     case LoopExit::kPause:
       return 3;
@@ -56,12 +66,15 @@ DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, 
       stall_(stall),
       draw_(draw_on(bridge, prepare_step_kernels(model.n_vocab(), limits))),
       lane_draw_(draw_lanes_on(bridge, model.n_vocab(), n_lanes, limits)),
+      masked_draw_(draw_on(bridge, prepare_masked_kernels(model.n_vocab(), n_lanes, limits))),
+      boards_(model.n_vocab(), static_cast<std::size_t>(n_lanes),
+              kBoardsPerLane * static_cast<std::size_t>(n_lanes)),
       inputs_(n_lanes, bridge.n_cells()),
       rows_(static_cast<std::size_t>(n_lanes)),
       row_staging_(static_cast<std::size_t>(n_lanes)),
-      graphs_(bridge, program(false),
-              kind == DecodeLoop::kDevice ? WindowLaunch::kLoop : WindowLaunch::kGuardedStep),
-      masked_graphs_(bridge, program(true), WindowLaunch::kStep) {
+      graphs_(bridge, program(Draws::kFree), window_launch(kind)),
+      masked_graphs_(bridge, program(Draws::kMasked), window_launch(kind)),
+      stepwise_graphs_(bridge, program(Draws::kStepwise), WindowLaunch::kStep) {
   for (std::int32_t i = 0; i < n_lanes; ++i) lanes_.emplace_back(model);
   flight_.reserve(lanes_.size());
   sequences_.reserve(lanes_.size());
@@ -96,6 +109,8 @@ bool DeviceLoop::try_launch(std::span<Slot* const> slots, const SamplerOf& sampl
   const cudaStream_t stream = bridge_.stream();
   const std::int32_t n = n_steps_left(slots);
   if (n < 1) return false;  // the context is full: a step there would overwrite or skip a position
+  const std::optional<Draws> draws = choose_draws(slots);
+  if (!draws) return false;
   bridge_.synchronize_context();
   sequences_.clear();
   for (const Slot* slot : slots) sequences_.push_back(slot->sequence);
@@ -103,8 +118,7 @@ bool DeviceLoop::try_launch(std::span<Slot* const> slots, const SamplerOf& sampl
   if (plans.front().cells.empty()) return false;
 
   const std::int32_t n_steps = enter_window(plans);
-  const TokenMask* mask = slots.front()->spec->mask.get();
-  is_stepwise_ = slots.size() == 1 && mask != nullptr && !mask->waits();
+  draws_ = *draws;
   static_cast<void>(graphs().get(window_));  // captured before anything is written
 
   stream_is_busy_ = true;
@@ -114,13 +128,30 @@ bool DeviceLoop::try_launch(std::span<Slot* const> slots, const SamplerOf& sampl
   }
   inputs_.upload(bridge_, slots, plans, window_);
   for (std::size_t i = 0; i < slots.size(); ++i) {
+    const TokenMask* mask = slots[i]->spec->mask.get();
+    flight_[i]->obey(is_masked() && mask != nullptr && !mask->waits() ? mask : nullptr);
     flight_[i]->begin(*slots[i], std::move(plans[i]), n_steps, stream);
   }
-  if (slots.size() > 1) upload_rows();
+  if (slots.size() > 1 || is_masked()) upload_rows();
   n_launched_ = 0;
   fly();
   prepare_next_window();
   return true;
+}
+
+std::optional<DeviceLoop::Draws> DeviceLoop::choose_draws(std::span<Slot* const> slots) {
+  Draws draws = Draws::kFree;
+  for (const Slot* slot : slots) {
+    TokenMask* mask = slot->spec->mask.get();
+    if (mask == nullptr || mask->waits()) continue;
+    if (mask->board() == nullptr) {
+      if (std::shared_ptr<MaskBoard> board = boards_.lend()) mask->use(std::move(board));
+    }
+    const bool has_masks = mask->board() != nullptr && !mask->board()->is_slow();
+    if (!has_masks && slots.size() > 1) return std::nullopt;
+    draws = has_masks ? Draws::kMasked : Draws::kStepwise;
+  }
+  return draws;
 }
 
 void DeviceLoop::take_lanes(std::span<Slot* const> slots, const SamplerOf& sampler_of) {
@@ -186,7 +217,7 @@ void DeviceLoop::fly() {
   stream_is_busy_ = true;
   marker_.clear();  // what it marks comes before these steps
   pacer_.launched(StepPacer::Clock::now());
-  if (is_stepwise_) {
+  if (is_stepwise()) {
     launch_steps(1);
   } else if (kind_ == DecodeLoop::kDevice) {
     cuda_check(cudaGraphLaunch(graphs_.get(window_), bridge_.stream()), "cudaGraphLaunch");
@@ -222,15 +253,18 @@ void DeviceLoop::launch_ahead() {
   launch_steps(n_taken() + kQueuedSteps - n_launched_);
 }
 
-void DeviceLoop::draw_again(Sampler& sampler, std::span<const std::uint32_t> mask) {
+void DeviceLoop::draw_again(Lane& lane, Sampler& sampler, std::span<const std::uint32_t> mask) {
   StepSite site{.stream = bridge_.stream(),
                 .window = window_,
-                .logits = masked_graphs_.logits(window_),
+                .logits = graphs().logits(window_),
                 .condition = {},
                 .loops = false};
   if (site.logits == nullptr) throw std::runtime_error("the decode graph's memory is gone");
-  lane().draw_again(sampler, mask, site.logits, site.stream);
-  launch_step_kernels(arguments(site), draw_, site.stream);
+  const auto i =
+      static_cast<std::int32_t>(std::ranges::find(flight_, &lane) - flight_.begin());
+  const StepKernelArguments its = arguments(site, lane, i);
+  lane.draw_again(sampler, mask, its.rows[0].logits, site.stream);
+  launch_step_kernels(its, draw_, site.stream);
   marker_.clear();
   stream_is_busy_ = true;
   pacer_.launched(StepPacer::Clock::now());

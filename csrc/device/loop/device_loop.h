@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "decode/interruption.h"
 #include "device/lane/lane.h"
 #include "device/lane/lane_inputs.h"
+#include "device/lane/mask_boards.h"
 #include "device/launch/draw_launch.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/step_pacer.h"
@@ -60,7 +62,7 @@ class DeviceLoop {
   // As Stepper has it.
   bool use_idle_time();
   [[nodiscard]] std::size_t n_graphs() const noexcept {
-    return graphs_.size() + masked_graphs_.size();
+    return graphs_.size() + masked_graphs_.size() + stepwise_graphs_.size();
   }
 
   // How tokens are drawn on this card.
@@ -73,7 +75,9 @@ class DeviceLoop {
   // Where whose inputs are made ready.
   [[nodiscard]] LaneInputs& inputs() noexcept { return inputs_; }
   // A launch makes one step, and the host looks at every token. Of one lane.
-  [[nodiscard]] bool is_stepwise() const noexcept { return is_stepwise_; }
+  [[nodiscard]] bool is_stepwise() const noexcept { return draws_ == Draws::kStepwise; }
+  // The loop draws under grammars itself, and asks the host where a mask is late.
+  [[nodiscard]] bool is_masked() const noexcept { return draws_ == Draws::kMasked; }
 
   // Plans the slots' next steps and has the GPU make them, with their samplers' state where the GPU
   // has none of these requests. False: there is no cell or no step left. Where it throws nothing
@@ -101,12 +105,13 @@ class DeviceLoop {
   void ask_to_leave() noexcept;
   // The GPU makes the steps that are in its queue, and needs more of them.
   [[nodiscard]] bool runs_ahead() const noexcept {
-    return kind_ == DecodeLoop::kAhead && !is_stepwise_;
+    return kind_ == DecodeLoop::kAhead && !is_stepwise();
   }
   // Fills the queue up, if it runs ahead.
   void launch_ahead();
-  // The step's token once more, among those that `mask` has a bit for. Of one lane.
-  void draw_again(Sampler& sampler, std::span<const std::uint32_t> mask);
+  // The last step's token once more, among those that `mask` has a bit for. `lane`: of the flight,
+  // which draws under a grammar.
+  void draw_again(Lane& lane, Sampler& sampler, std::span<const std::uint32_t> mask);
   // Sleeps until there is news. `may_leave`: comes back without where this thread is wanted.
   [[nodiscard]] Progress wait_for_news(bool may_leave);
 
@@ -128,7 +133,18 @@ class DeviceLoop {
   // kAhead: steps that the GPU has in its queue at most.
   static constexpr std::int32_t kQueuedSteps = 3;
 
-  [[nodiscard]] WindowGraphs& graphs() noexcept { return is_stepwise_ ? masked_graphs_ : graphs_; }
+  // How a flight's tokens are drawn.
+  enum class Draws : std::uint8_t {
+    kFree,      // nobody's grammar holds
+    kMasked,    // under grammars, within the loop
+    kStepwise,  // the host asks the grammar for each token
+  };
+
+  [[nodiscard]] WindowGraphs& graphs() noexcept {
+    return draws_ == Draws::kFree     ? graphs_
+           : draws_ == Draws::kMasked ? masked_graphs_
+                                      : stepwise_graphs_;
+  }
 
   [[nodiscard]] bool try_launch(std::span<Slot* const> slots, const SamplerOf& sampler_of);
   [[nodiscard]] std::int32_t n_steps_left(std::span<Slot* const> slots) const noexcept;
@@ -136,17 +152,23 @@ class DeviceLoop {
   void take_lanes(std::span<Slot* const> slots, const SamplerOf& sampler_of);
   void give_back(Lane& lane, const SamplerOf& sampler_of);
   void upload_rows();
+  // How these slots' tokens can be drawn; a grammar gets a board for its masks. Nothing: not
+  // together.
+  [[nodiscard]] std::optional<Draws> choose_draws(std::span<Slot* const> slots);
   // The flight's steps are given to the GPU, as the kind of loop has it.
   void fly();
   void launch_steps(std::int32_t n);
 
   // device_windows.cpp
-  // The graph, then the draw. keeps_rows: the logits are kept before.
-  [[nodiscard]] MakeStepProgram program(bool keeps_rows) const;
+  // The graph, then the draw.
+  [[nodiscard]] MakeStepProgram program(Draws draws) const;
   [[nodiscard]] StepProgram row_program(const LlamaBridge& bridge, bool keeps_rows) const;
-  [[nodiscard]] StepProgram lane_program(const LlamaBridge& bridge) const;
-  [[nodiscard]] StepKernelArguments arguments(const StepSite& site) const noexcept;
-  [[nodiscard]] LaneKernelArguments lane_arguments(const StepSite& site) const noexcept;
+  [[nodiscard]] StepProgram lane_program(const LlamaBridge& bridge, bool is_masked) const;
+  // Of one lane's draw, whose row is the i-th.
+  [[nodiscard]] StepKernelArguments arguments(const StepSite& site, const Lane& lane,
+                                              std::int32_t i) const noexcept;
+  [[nodiscard]] LaneKernelArguments lane_arguments(const StepSite& site,
+                                                   const DrawLaunch& draw) const noexcept;
   // Sets the window that the plans' first steps are in. Returns how many of their steps are.
   [[nodiscard]] std::int32_t enter_window(std::span<const CellPlan> plans);
   void prepare_next_window();
@@ -164,19 +186,22 @@ class DeviceLoop {
   const std::int32_t n_vocab_;
   const std::chrono::microseconds stall_;
   const DrawLaunch draw_;
-  const DrawLaunch lane_draw_;  // of several rows
-  std::deque<Lane> lanes_;      // they stay where they are
+  const DrawLaunch lane_draw_;    // of several rows
+  const DrawLaunch masked_draw_;  // of one or several under grammars
+  std::deque<Lane> lanes_;        // they stay where they are
+  MaskBoards boards_;
   LaneInputs inputs_;
-  DeviceArray<LaneRow> rows_;  // of several
+  DeviceArray<LaneRow> rows_;  // of several, or under grammars
   PinnedArray<LaneRow> row_staging_;
   WindowGraphs graphs_;
-  WindowGraphs masked_graphs_;   // one step, whose rows of logits are kept
+  WindowGraphs masked_graphs_;
+  WindowGraphs stepwise_graphs_;
   std::deque<Window> wanted_;    // of several lanes, to be captured in idle time
   Window window_{};              // of the steps at hand
   std::int32_t n_launched_ = 0;  // kAhead: of them, given to the GPU
   std::vector<Lane*> flight_;
   std::vector<std::int32_t> sequences_;  // scratch
-  bool is_stepwise_ = false;
+  Draws draws_ = Draws::kFree;
   bool stream_is_busy_ = false;  // launches since the last wait for the stream
   StreamMarker marker_;
   StepPacer pacer_;

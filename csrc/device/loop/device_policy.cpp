@@ -3,17 +3,27 @@
 #include <algorithm>
 
 #include "device/lane/device_sampler.h"
+#include "grammar/token_mask.h"
 
 namespace unpaced {
+
+namespace {
+
+bool has_slow_masks(const Slot& slot) noexcept {
+  const TokenMask* mask = slot.spec->mask.get();
+  return mask != nullptr && mask->board() != nullptr && mask->board()->is_slow();
+}
+
+}  // namespace
 
 HostReason DevicePolicy::why_host(std::span<Slot* const> members) const {
   // A slot that waits for its grammar since it had company goes on where it is.
   const auto is_held = [this](const Slot* slot) { return host_.is_held(*slot); };
   if (members.empty() || std::ranges::any_of(members, is_held)) return HostReason::kShared;
   if (members.size() == 1) return why_host(*members.front());
-  // A step under a grammar is one launch, and the others do not wait for it.
+  // A step under a grammar with slow masks is one launch, and the others do not wait for it.
   const auto is_hosts = [this](const Slot* slot) {
-    return slot->spec->mask != nullptr || why_host(*slot) != HostReason::kNone;
+    return has_slow_masks(*slot) || why_host(*slot) != HostReason::kNone;
   };
   return std::ranges::any_of(members, is_hosts) ? HostReason::kShared : HostReason::kNone;
 }

@@ -189,10 +189,11 @@ void DeviceStepper::settle(EventPublisher& events) {
 
 void DeviceStepper::take(const DeviceLoop::Progress& progress, EventPublisher& events) {
   if (loop_.is_stepwise() && !admit(progress, events)) return;
-  const bool is_pause = progress.exit == LoopExit::kPause ||
+  const bool is_pause = progress.exit == LoopExit::kPause || progress.exit == LoopExit::kAsk ||
                         (loop_.is_stepwise() && progress.exit == LoopExit::kNone);
   const bool has_left = is_pause || progress.exit != LoopExit::kNone;
   for (std::int32_t n = progress.n_steps - loop_.n_taken(); n > 0; --n) {
+    if (n == 1 && has_left && loop_.is_masked() && !answer_questions()) return;
     take_step(n == 1 && has_left, is_pause, events);
   }
   if (progress.exit == LoopExit::kNone && loop_.runs_ahead()) {
@@ -204,10 +205,9 @@ void DeviceStepper::take_step(bool has_left, bool is_pause, EventPublisher& even
   taken_.clear();
   outcomes_.clear();
   for (Lane* lane : loop_.flight()) {
-    bool is_triggered = false;
-    const Taken& taken = taken_.emplace_back(take_token(*lane, is_triggered));
-    // A grammar that has been triggered has a step a launch from here on.
-    outcomes_.push_back({.has_ended = taken.reason != FinishReason::kNone || is_triggered,
+    bool must_land = false;
+    const Taken& taken = taken_.emplace_back(take_token(*lane, must_land));
+    outcomes_.push_back({.has_ended = taken.reason != FinishReason::kNone || must_land,
                          .has_steps_left = lane->has_steps_left()});
   }
   if (taken_.size() > 1) {
@@ -219,22 +219,24 @@ void DeviceStepper::take_step(bool has_left, bool is_pause, EventPublisher& even
   for (const Taken& taken : taken_) publish(taken, events);
 }
 
-DeviceStepper::Taken DeviceStepper::take_token(Lane& lane, bool& is_triggered) {
+DeviceStepper::Taken DeviceStepper::take_token(Lane& lane, bool& must_land) {
   Taken taken{.lane = &lane,
               .slot = lane.slot(),
               .step = 0,
               .token = -1,
               .reason = FinishReason::kNonFinite};
+  if (const FinishReason end = end_under_grammar(lane); end != FinishReason::kNone) {
+    lane.take_input();
+    taken.reason = end;
+    return taken;
+  }
   if (!lane.has_token()) return taken;
   Slot& slot = *taken.slot;
   const Lane::StepToken next = lane.take();
   taken.step = next.step;
   taken.token = next.token;
   host_.sampler(slot).accept(taken.token);
-  // Of a grammar that waits: the tokens that can end its wait are among the pause tokens.
-  const bool is_free = !loop_.is_stepwise() && slot.spec->mask != nullptr;
-  if (is_free) slot.spec->mask->accept(taken.token);
-  is_triggered = is_free && !slot.spec->mask->waits();
+  must_land = follow(lane, taken.token);
   taken.reason = judge_token(slot, taken.token, *model_);
   return taken;
 }
@@ -242,9 +244,11 @@ DeviceStepper::Taken DeviceStepper::take_token(Lane& lane, bool& is_triggered) {
 void DeviceStepper::publish(const Taken& taken, EventPublisher& events) {
   Slot& slot = *taken.slot;
   if (taken.token < 0) {
-    forget(slot);
-    host_.taint();
-    events.finished(slot, FinishReason::kNonFinite);
+    if (taken.reason == FinishReason::kNonFinite) {
+      forget(slot);
+      host_.taint();
+    }
+    events.finished(slot, taken.reason);
     return;
   }
   counters_.n_tokens_device.add(1);

@@ -93,16 +93,23 @@ class DeviceStepper final : public Stepper {
   void take(const DeviceLoop::Progress& progress, EventPublisher& events);
   // The next step of all lanes. has_left: the GPU has left after it; is_pause: it may go on.
   void take_step(bool has_left, bool is_pause, EventPublisher& events);
-  // Brings sampler and grammar up to date; a grammar that the token has triggered ends the steps.
-  [[nodiscard]] Taken take_token(Lane& lane, bool& is_triggered);
+  // Brings sampler and grammar up to date. must_land: other steps than these are wanted now.
+  [[nodiscard]] Taken take_token(Lane& lane, bool& must_land);
   void publish(const Taken& taken, EventPublisher& events);
   // Gives the sampler's state back before.
   void step_on_host(std::span<Slot> slots, HostReason reason, EventPublisher& events);
 
   // device_grammar.cpp
-  // May the step's token stay? False: it is drawn again, or the request has ended.
+  // Stepwise: may the step's token stay? False: it is drawn again, or the request has ended.
   [[nodiscard]] bool admit(const DeviceLoop::Progress& progress, EventPublisher& events);
   void end_by_grammar(FinishReason reason, EventPublisher& events);
+  // Answers what the GPU asks of the tokens that it has left its loop with. False: a grammar has not
+  // said yet, or a token is drawn again.
+  [[nodiscard]] bool answer_questions();
+  // Why the lane's request ends with the step at hand, for want of a token; kNone: it does not.
+  [[nodiscard]] FinishReason end_under_grammar(Lane& lane) const;
+  // The token was taken: its grammar goes on. True: other steps than these are wanted now.
+  [[nodiscard]] bool follow(Lane& lane, TokenId token);
 
   const std::shared_ptr<Model> model_;
   Counters& counters_;

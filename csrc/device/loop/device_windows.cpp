@@ -19,9 +19,11 @@ DrawLaunch after_copy(DrawLaunch draw) {
 
 }  // namespace
 
-MakeStepProgram DeviceLoop::program(bool keeps_rows) const {
-  return [this, keeps_rows](const LlamaBridge& bridge) {
-    return bridge.window().n_outputs > 1 ? lane_program(bridge) : row_program(bridge, keeps_rows);
+MakeStepProgram DeviceLoop::program(Draws draws) const {
+  return [this, draws](const LlamaBridge& bridge) {
+    const bool is_masked = draws == Draws::kMasked;
+    if (is_masked || bridge.window().n_outputs > 1) return lane_program(bridge, is_masked);
+    return row_program(bridge, draws == Draws::kStepwise);
   };
 }
 
@@ -35,32 +37,37 @@ StepProgram DeviceLoop::row_program(const LlamaBridge& bridge, bool keeps_rows) 
     program.then([this](const StepSite& site) { lane().keep_row(site.logits, site.stream); });
   }
   program.then([this, draw = keeps_rows ? after_copy(draw_) : draw_](const StepSite& site) {
-    launch_step_kernels(arguments(site), draw, site.stream);
+    launch_step_kernels(arguments(site, lane(), 0), draw, site.stream);
   });
   return program;
 }
 
-StepProgram DeviceLoop::lane_program(const LlamaBridge& bridge) const {
+StepProgram DeviceLoop::lane_program(const LlamaBridge& bridge, bool is_masked) const {
   StepProgram program;
   program.guard_by([this](const StepSite& site) {
     launch_lane_guard(rows_.data(), site.condition, site.stream);
   });
   graph_(program, bridge);
-  program.then([this](const StepSite& site) {
-    launch_lane_kernels(lane_arguments(site), lane_draw_, site.stream);
+  program.then([this, is_masked](const StepSite& site) {
+    const DrawLaunch& draw = is_masked ? masked_draw_ : lane_draw_;
+    const LaneKernelArguments rows = lane_arguments(site, draw);
+    is_masked ? launch_masked_kernels(rows, draw, site.stream)
+              : launch_lane_kernels(rows, draw, site.stream);
   });
   return program;
 }
 
-StepKernelArguments DeviceLoop::arguments(const StepSite& site) const noexcept {
-  const StepInputs inputs = bridge_.inputs().of_row(0, site.window.n_kv);
-  return {.rows = {lane().row(site.logits, inputs)},
+StepKernelArguments DeviceLoop::arguments(const StepSite& site, const Lane& lane,
+                                          std::int32_t i) const noexcept {
+  const StepInputs inputs = bridge_.inputs().of_row(i, site.window.n_kv);
+  return {.rows = {lane.row(site.logits + static_cast<std::int64_t>(i) * n_vocab_, inputs)},
           .loop = site.condition,
           .loops = site.loops,
           .keys_are_far = draw_.keys_are_far};
 }
 
-LaneKernelArguments DeviceLoop::lane_arguments(const StepSite& site) const noexcept {
+LaneKernelArguments DeviceLoop::lane_arguments(const StepSite& site,
+                                               const DrawLaunch& draw) const noexcept {
   return {.lanes = rows_.data(),
           .n_rows = site.window.n_outputs,
           .n_vocab = n_vocab_,
@@ -69,7 +76,7 @@ LaneKernelArguments DeviceLoop::lane_arguments(const StepSite& site) const noexc
           .n_kv = site.window.n_kv,
           .loop = site.condition,
           .loops = site.loops,
-          .keys_are_far = lane_draw_.keys_are_far};
+          .keys_are_far = draw.keys_are_far};
 }
 
 void DeviceLoop::run_graph() {
@@ -85,6 +92,7 @@ void DeviceLoop::run_graph() {
 void DeviceLoop::forget_graphs() noexcept {
   graphs_.clear();
   masked_graphs_.clear();
+  stepwise_graphs_.clear();
 }
 
 std::int32_t DeviceLoop::enter_window(std::span<const CellPlan> plans) {

@@ -30,6 +30,16 @@ enum class LoopExit : std::uint32_t {
                // or one that may complete a stop string; the next step's inputs are in place
   kStopped,    // the host asked for it, or another row's steps have ended
   kNonFinite,  // a logit is NaN or +inf, or every token is banned; the last step gave no token
+  kAsk,        // the token's mask was not there: the host must say whether the grammar allows it;
+               // the next step's inputs are in place, as if it did
+  kBarred,     // the grammar leaves nothing to draw; the last step gave no token
+};
+
+// What a row's grammar says of the token that was drawn as if there were none.
+enum class MaskVerdict : std::int32_t {
+  kAllowed = 0,  // or the row has no grammar
+  kRefused,      // it is drawn again, under the mask
+  kLate,         // the mask was not there in time
 };
 
 // Inputs of the decode graph, in device memory at addresses that never change: arrays of one
@@ -60,6 +70,8 @@ struct LaneControl {
   std::int32_t exited;           // 1: later launches do nothing
   std::int32_t drawn;            // of several rows: the step's token, until all have one
   std::uint32_t stop;            // likewise: the mailbox's, as it was at the draw's beginning
+  std::uint32_t mask_step;       // under a grammar: the first step, as the mask board counts
+  MaskVerdict verdict;           // likewise: on the step's first draw
   std::int32_t cell[kMaxSteps];  // cell of each step's input token
 };
 
@@ -71,7 +83,7 @@ struct LaneMailbox {
 };
 
 // A step's token and whether the loop goes on, in one word, so that one store publishes both.
-// Never 0. With kNonFinite there is no token.
+// Never 0. With kNonFinite and kBarred there is no token.
 UNPACED_HD inline std::uint64_t mailbox_entry(TokenId token, LoopExit exit) noexcept {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(exit) + 1U) << 32 |
          static_cast<std::uint32_t>(token);

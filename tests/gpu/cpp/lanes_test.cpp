@@ -2,11 +2,9 @@
 // requests that begin together and end one after the other. It prints what a step takes on either.
 //
 //   lanes_test MODEL.gguf [device|ahead] [LANES]
-#include <llama.h>
-
-#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -15,133 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu_backend.h"
-#include "decode/counters.h"
-#include "decode/event_publisher.h"
-#include "device/loop/device_stepper.h"
-#include "engine/stepper_factory.h"
-#include "host/host_stepper.h"
-#include "model/model.h"
+#include "stage.h"
 
 using namespace unpaced;
+using namespace unpaced::test;
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::int32_t kSlots = 8;  // without LANES
-constexpr std::int32_t kCells = 16384;
-
-int n_failed = 0;
-
-void expect(bool holds, const std::string& what) {
-  std::printf("%s: %s\n", holds ? "ok" : "FAILED", what.c_str());
-  if (!holds) ++n_failed;
-}
-
-struct Answer {
-  std::vector<TokenId> tokens;
-  std::vector<TokenLogprob> pairs;
-  FinishReason reason = FinishReason::kNone;
-};
-
-// What happens from outside before the n-th call of step().
-using Happen = std::function<void(int n)>;
-
-// A stepper, and the slots and events that a decode thread has.
-class Stage {
- public:
-  Stage(const Model& model, Stepper& stepper, Counters& counters)
-      : model_(model),
-        stepper_(stepper),
-        counters_(counters),
-        ring_(1U << 16U),
-        events_(ring_, reader_, space_, stop_, counters) {}
-
-  // Who begins at once computes the prompt in one batch with the others.
-  std::vector<Answer> play(std::vector<RequestSpec> requests, std::size_t n_at_once,
-                           const Happen& happen = {}) {
-    llama_memory_clear(llama_get_memory(model_.context()), true);
-    specs_ = std::move(requests);
-    slots_.assign(specs_.size(), Slot{});
-    answers_.assign(specs_.size(), Answer{});
-    n_device_ = counters_.n_tokens_device.get();
-    for (std::size_t i = 0; i < specs_.size(); ++i) {
-      slots_[i].id = slots_[i].sequence = static_cast<std::int32_t>(i);
-      slots_[i].cells.reserve(kCells);
-      specs_[i].id = ++last_id_;
-      if (i < n_at_once) begin(i);
-    }
-    for (int n = 0; is_any_active(); ++n) {
-      if (n > 100000) throw std::runtime_error("the requests do not end");
-      if (happen) happen(n);
-      stepper_.step(slots_, events_);
-      drain();
-    }
-    stepper_.settle(events_);
-    drain();
-    n_device_ = counters_.n_tokens_device.get() - n_device_;
-    for (Slot& slot : slots_) stepper_.forget(slot);
-    return answers_;
-  }
-
-  void begin(std::size_t i) {
-    settle();
-    Slot& slot = slots_[i];
-    slot.spec = &specs_[i];
-    slot.phase = SlotPhase::kPrefill;
-    slot.n_decoded = 0;
-    slot.next_token = -1;
-    slot.next_sequence_number = 0;
-    static_cast<void>(stepper_.begin(slot));
-  }
-  void cancel(std::size_t i) {
-    settle();
-    if (slots_[i].active()) events_.finished(slots_[i], FinishReason::kCancelled);
-    drain();
-  }
-  void settle() {
-    stepper_.settle(events_);
-    drain();
-  }
-  // Of the last play(): tokens that the GPU drew in its loop.
-  [[nodiscard]] std::uint64_t n_device() const { return n_device_; }
-  [[nodiscard]] const std::vector<Answer>& answers() const { return answers_; }
-
- private:
-  [[nodiscard]] bool is_any_active() const {
-    for (const Slot& slot : slots_) {
-      if (slot.active()) return true;
-    }
-    return false;
-  }
-
-  void drain() {
-    TokenEvent event;
-    while (ring_.try_pop(event)) {
-      Answer& answer = answers_[event.slot];
-      if (event.kind == EventKind::kToken) answer.tokens.push_back(event.token.token);
-      if (event.kind == EventKind::kFinished) answer.reason = event.finish_reason;
-      if (event.kind != EventKind::kLogprobs) continue;
-      answer.pairs.insert(answer.pairs.end(), event.logprobs.pair,
-                          event.logprobs.pair + event.logprobs.n_pairs);
-    }
-  }
-
-  const Model& model_;
-  Stepper& stepper_;
-  Counters& counters_;
-  SpscRing<TokenEvent> ring_;
-  Wakeup reader_;
-  Wakeup space_;
-  std::atomic<bool> stop_{false};
-  EventPublisher events_;
-  std::vector<Slot> slots_;
-  std::vector<RequestSpec> specs_;
-  std::vector<Answer> answers_;
-  RequestId last_id_ = 0;
-  std::uint64_t n_device_ = 0;
-};
 
 class Crowds {
  public:
@@ -336,34 +215,18 @@ class Crowds {
 };
 
 void run(const char* path, DecodeLoop loop, std::int32_t n_lanes) {
-  EngineConfig config;
-  config.model_path = path;
-  config.n_ctx = kCells;
-  config.n_slots = n_lanes;
-  config.kv_unified = true;
-  config.flash_attn = 1;
-  config.warmup = false;
-  config.stall_us = 20'000'000;
-  static_cast<void>(configure_device(config));
-  init_backends();
-  LoadProgress progress;
-  const std::atomic<bool> stop = false;
-  const auto model = std::make_shared<Model>(config, progress, stop);
-  Counters counters;
   const Clock::time_point begin = Clock::now();
-  DeviceStepper device(model, config, counters, loop, DrawLimits{}, n_lanes);
-  device.prepare(n_lanes);
-  std::printf("the loop and its tests took %.0f ms, %llu graphs\n",
+  Steppers steppers(path, loop, n_lanes);
+  std::printf("the model, the loop and its tests took %.0f ms, %llu graphs\n",
               std::chrono::duration<double, std::milli>(Clock::now() - begin).count(),
-              static_cast<unsigned long long>(counters.n_window_graphs.get()));
-  HostStepper host(model, config, counters);
-  Stage on_host(*model, host, counters);
-  Stage on_device(*model, device, counters);
-  for (const LaneStepReport& step : device.lane_steps()) {
+              static_cast<unsigned long long>(steppers.counters.n_window_graphs.get()));
+  Stage on_host(*steppers.model, *steppers.host, steppers.counters);
+  Stage on_device(*steppers.model, *steppers.device, steppers.counters);
+  for (const LaneStepReport& step : steppers.device->lane_steps()) {
     std::printf("  %d rows: %s, own %.0f us, ggml %.0f us\n", step.n_rows,
                 step.why.empty() ? "own" : step.why.c_str(), step.own_us, step.ggml_us);
   }
-  Crowds(*model, on_host, on_device, static_cast<std::size_t>(n_lanes)).test();
+  Crowds(*steppers.model, on_host, on_device, static_cast<std::size_t>(n_lanes)).test();
 }
 
 }  // namespace

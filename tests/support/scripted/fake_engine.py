@@ -362,6 +362,8 @@ class FakeEngine:
                 n_observed=10,
                 n_lane_steps=0,
                 n_lane_tokens=0,
+                n_masked_tokens=0,
+                n_late_masks=0,
                 gap_us_max=9000,
             ),
             n_steps=10,

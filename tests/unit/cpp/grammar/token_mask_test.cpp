@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "check.h"
 
@@ -162,6 +163,103 @@ TEST(a_worker_that_does_not_answer_fails_the_request_in_time) {
   CHECK(fixture.mask->check(1) == Verdict::kFailed);
   CHECK(std::chrono::steady_clock::now() - begin < 400ms);
   CHECK(fixture.mask->failure().find("50 ms") != std::string::npos);
+}
+
+// What a drawer on the other side of a board does: waits for the step's mask there, and asks nobody.
+class BoardReader {
+ public:
+  explicit BoardReader(const std::uint32_t* memory) : memory_(memory) {}
+
+  [[nodiscard]] bool has(std::uint32_t step) const {
+    // acquire: pairs with MaskBoard::write().
+    return std::atomic_ref(const_cast<std::uint32_t&>(*memory_)).load(std::memory_order_acquire) ==
+           step;
+  }
+  [[nodiscard]] bool allows(TokenId token) const {
+    const auto i = static_cast<std::size_t>(token);
+    return (memory_[unpaced::kMaskBoardHead + i / 32] >> (i % 32) & 1U) != 0;
+  }
+
+ private:
+  const std::uint32_t* memory_;
+};
+
+struct Board {
+  std::vector<std::uint32_t> memory = std::vector<std::uint32_t>(unpaced::mask_board_words(kVocab));
+  std::shared_ptr<unpaced::MaskBoard> board =
+      std::make_shared<unpaced::MaskBoard>(memory, memory.data());
+  BoardReader reader{memory.data()};
+};
+
+TEST(a_board_has_the_mask_of_every_step) {
+  Board on;
+  Fixture fixture(Pace{}, {.eager_for = 10s});
+  TokenMask& mask = *fixture.mask;
+  std::mt19937 random(6);
+  std::uint64_t state = 1;
+  for (std::uint32_t step = 0; step < 2000; ++step) {
+    // Some steps are the drawing thread's own, before it has a board and between others.
+    if (step == 5) mask.use(on.board);
+    CHECK_EQ(mask.step(), step);
+    auto token = static_cast<TokenId>(random() % kVocab);
+    if (step < 5 || step % 7 == 0) {
+      CHECK(mask.check(token) != Verdict::kFailed);
+      while (!mask.allows(token)) token = (token + 1) % kVocab;
+    } else {
+      while (!on.reader.has(step)) std::this_thread::yield();
+      for (TokenId t = 0; t < kVocab; ++t) CHECK_EQ(on.reader.allows(t), may_come(state, t));
+      while (!on.reader.allows(token)) token = (token + 1) % kVocab;
+    }
+    mask.accept(token);
+    state = mix(state, token);
+  }
+  CHECK(mask.failure().empty());
+  fixture.mask.reset();
+  CHECK(fixture.worker_is_gone());  // before the memory goes
+}
+
+TEST(a_board_that_comes_late_gets_the_mask_at_hand) {
+  Board on;
+  Fixture fixture(Pace{});
+  CHECK(fixture.mask->check(1) != Verdict::kFailed);  // the mask is there
+  fixture.mask->use(on.board);
+  while (!on.reader.has(0)) std::this_thread::yield();
+  for (TokenId t = 0; t < kVocab; ++t) CHECK_EQ(on.reader.allows(t), may_come(1, t));
+  fixture.mask.reset();
+  CHECK(fixture.worker_is_gone());
+}
+
+TEST(the_worker_keeps_its_board_until_it_goes) {
+  std::atomic<bool> gate{false};
+  Board on;
+  Fixture fixture(Pace{.gate = &gate});
+  fixture.mask->use(on.board);
+  fixture.mask.reset();
+  CHECK_EQ(on.board.use_count(), 2);  // the worker is within fill()
+  gate.store(true);
+  CHECK(fixture.worker_is_gone());
+  for (int i = 0; i < 2000 && on.board.use_count() != 1; ++i) std::this_thread::sleep_for(1ms);
+  CHECK_EQ(on.board.use_count(), 1);
+}
+
+TEST(late_masks_make_a_board_slow) {
+  Board on;
+  for (int i = 0; i < 7; ++i) on.board->count_late();
+  CHECK(!on.board->is_slow());
+  on.board->count_late();
+  CHECK(on.board->is_slow());
+  on.board->clear();
+  CHECK(!on.board->is_slow());
+  for (int round = 0; round < 100; ++round) {  // one in ten
+    on.board->count_late();
+    for (int i = 0; i < 9; ++i) on.board->count_in_time();
+  }
+  CHECK(!on.board->is_slow());
+  for (int round = 0; round < 100; ++round) {  // one in five
+    on.board->count_late();
+    for (int i = 0; i < 4; ++i) on.board->count_in_time();
+  }
+  CHECK(on.board->is_slow());
 }
 
 TEST(a_limited_wait_ends_without_a_verdict_until_there_is_one) {
