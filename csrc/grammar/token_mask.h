@@ -80,9 +80,9 @@ class TokenMask {
   // Drawing thread only. The token, which check() or words() allowed, is the sequence's next.
   void accept(TokenId token) noexcept;
 
-  // Drawing thread only, once: from now on the worker leaves every mask that it makes on the board as
-  // well, for a drawer that need not call check(). The thread that called this does for it what is
-  // the drawing thread's, accept() for one.
+  // Drawing thread only, once: from now on the worker leaves every mask that it makes on the board
+  // as well, for a drawer that need not call check(). The thread that called this does for it what
+  // is the drawing thread's, accept() for one.
   void use(std::shared_ptr<MaskBoard> board) noexcept;
   // The board; null: there is none.
   [[nodiscard]] MaskBoard* board() const noexcept;

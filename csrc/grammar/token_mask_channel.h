@@ -123,7 +123,8 @@ struct TokenMask::Channel {
     if (failed.load(std::memory_order_relaxed)) return sleep(seen);
     if (!knows_board && has_board.load(std::memory_order_acquire)) {
       knows_board = true;
-      if (mask_step.load(std::memory_order_relaxed) == worker_step) board->write(words, worker_step);
+      if (mask_step.load(std::memory_order_relaxed) == worker_step)
+        board->write(words, worker_step);
     }
     if (!is_begun) {
       const std::uint32_t n = n_triggers.load(std::memory_order_acquire);

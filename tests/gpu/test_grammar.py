@@ -1,13 +1,28 @@
-"""Grammars while the GPU draws: the host's tokens and ends, drawn on the GPU a step a launch."""
+"""Grammars while the GPU draws: the host's tokens and ends, drawn by the GPU's loop under masks
+that come while it computes."""
 
 import asyncio
 import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
 
 import pytest
 
-from engine_ext import EventKind, FinishReason, SamplingParams, SequenceRequest
-from engine_ext.sequence.grammar import GrammarKind
+from engine_ext import (
+    EngineStats,
+    EventKind,
+    FinishReason,
+    SamplingParams,
+    SequenceRequest,
+)
+from tests.gpu.random_model import write_random_model
 from tests.gpu.test_device_loop import Loop, events_of, has_device, running_engine
+from unpaced.grammar.spec import GrammarSource, GrammarSpec
+from unpaced.request.compiled_grammar import compile_grammar
+
+PROGRAMS: Final = os.environ.get("UNPACED_GPU_PROGRAMS", "")
 
 pytestmark = [
     pytest.mark.gpu,
@@ -27,10 +42,12 @@ SCHEMA = json.dumps(
         "additionalProperties": False,
     }
 )
-GRAMMARS: dict[str, tuple[GrammarKind, str]] = {
+GRAMMARS: dict[str, tuple[GrammarSource, str]] = {
     "schema": ("json_schema", SCHEMA),
     "words": ("regex", "([a-z]{1,8} ){40}end"),
     "anything": ("regex", "(.|\n)*"),
+    "letters": ("gbnf", "root ::= [a-z ]+"),
+    "choice": ("gbnf", 'root ::= ("red" | "green" | "blue" | "grey")'),
 }
 SAMPLED = {
     "greedy": SamplingParams(temperature=0),
@@ -42,11 +59,11 @@ SAMPLED = {
 }
 
 
-async def everything(loop: Loop) -> tuple[dict[tuple[str, str], object], int]:
+async def everything(loop: Loop) -> tuple[dict[tuple[str, str], object], EngineStats]:
     async with running_engine(loop) as engine:
         prompt = await engine.tokenize("Once upon a time")
         grammars = {
-            name: await engine.compile_grammar(kind, text)
+            name: await compile_grammar(engine, GrammarSpec(kind, text))
             for name, (kind, text) in GRAMMARS.items()
         }
         results: dict[tuple[str, str], object] = {}
@@ -67,22 +84,90 @@ async def everything(loop: Loop) -> tuple[dict[tuple[str, str], object], int]:
         results["", ""] = [
             event.token for event in await events_of(engine, plain) if event.kind == EventKind.TOKEN
         ]
-        return results, engine.stats().n_tokens_device
+        return results, engine.stats()
 
 
 @pytest.mark.parametrize("loop", ["ahead", "device"])
 async def test_grammars_give_the_hosts_tokens(loop: Loop) -> None:
     expected, _ = await everything("host")
-    found, n_device = await everything(loop)
+    found, stats = await everything(loop)
     assert found == expected
     n_tokens = sum(len(end[0]) for end in expected.values() if isinstance(end, tuple))
-    assert n_device >= n_tokens - len(expected)
+    assert stats.n_tokens_device >= n_tokens - len(expected)
+    # Its loop found the masks by itself, but for those that were late; a request whose masks are
+    # late again and again has a step a launch.
+    print(f"{stats.steps.n_masked_tokens} by the loop, {stats.steps.n_late_masks} late")
+    assert stats.steps.n_masked_tokens > 0.5 * n_tokens
+
+
+@pytest.mark.parametrize("loop", ["device", "ahead"])
+async def test_schemas_beside_free_text_in_the_loop(loop: Loop) -> None:
+    async with running_engine(loop, n_slots=4, n_lanes=4, kv_unified=True, n_ctx=4096) as engine:
+        prompt = await engine.tokenize("Once upon a time")
+        letters = await compile_grammar(engine, GrammarSpec(*GRAMMARS["letters"]))
+        schema = await compile_grammar(engine, GrammarSpec(*GRAMMARS["schema"]))
+
+        async def answer(i: int) -> tuple[str, FinishReason]:
+            events = await events_of(
+                engine,
+                SequenceRequest(
+                    prompt=[*prompt, i + 1],
+                    sampling=SamplingParams(seed=i, ignore_eos=i % 2 == 1),
+                    max_tokens=200,
+                    grammar=(letters, None, schema, None)[i],
+                ),
+            )
+            tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
+            text = b"".join(engine.token_pieces[token] for token in tokens)
+            return text.decode(errors="replace"), FinishReason(events[-1].finish_reason)
+
+        for _ in range(3):
+            before = engine.stats().steps
+            answers = await asyncio.gather(*(answer(i) for i in range(4)))
+            after = engine.stats().steps
+            assert set(answers[0][0]) <= set("abcdefghijklmnopqrstuvwxyz ")
+            if answers[2][1] == FinishReason.EOS:
+                assert set(json.loads(answers[2][0])) == {"name", "n", "tags"}
+            # Several made steps together, some of them under grammars.
+            assert after.n_lane_steps > before.n_lane_steps
+            assert after.n_masked_tokens > before.n_masked_tokens
+
+
+@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+async def test_second_draws_are_the_sampling_cores() -> None:
+    await succeeds(Path(PROGRAMS) / "masked_draw_test", "40", "1")
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+@pytest.mark.parametrize("loop", ["device", "ahead"])
+@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+async def test_masks_of_any_pace_give_the_hosts_tokens(
+    loop: Loop, architecture: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.gguf"
+    write_random_model(model, architecture)
+    await succeeds(Path(PROGRAMS) / "grammars_test", str(model), loop)
+
+
+async def succeeds(program: Path, *arguments: str) -> None:
+    """Runs one of tests/gpu/cpp."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    print(done.stdout[-6000:])
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-6000:]}"
 
 
 async def test_a_grammar_beside_a_request_without() -> None:
     async with running_engine("device", n_slots=2) as engine:
         prompt = await engine.tokenize("Once upon a time")
-        grammar = await engine.compile_grammar(*GRAMMARS["words"])
+        grammar = await compile_grammar(engine, GrammarSpec(*GRAMMARS["words"]))
         masked = SequenceRequest(
             prompt=prompt, sampling=SAMPLED["default"], max_tokens=200, grammar=grammar
         )

@@ -1,5 +1,5 @@
 """Grammars that wait for a trigger while the GPU draws: free steps in its loop until the trigger,
-a step a launch from there on. The host's loop says what is right."""
+steps under masks from there on. The host's loop says what is right."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-// A step's kernels where rows draw under grammars. A row's mask comes while the model computes, from
-// the thread that runs the grammar, into memory that both see (grammar/mask_board.h): the GPU need
-// not leave its loop for it. Device code of sample_kernels.cu.
+// A step's kernels where rows draw under grammars. A row's mask comes while the model computes,
+// from the thread that runs the grammar, into memory that both see (grammar/mask_board.h): the GPU
+// need not leave its loop for it. Device code of sample_kernels.cu.
 #pragma once
 
 #include "device/draw/lane_kernels.cuh"

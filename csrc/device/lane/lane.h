@@ -65,8 +65,8 @@ class Lane {
   void download(Sampler& sampler, cudaStream_t stream) { sampler_.download(sampler, stream); }
 
   // --- Its steps: planned, made by the GPU, taken one by one
-  // Of the steps that begin() plans next: the grammar whose masks the GPU finds on the mask's board;
-  // null: none.
+  // Of the steps that begin() plans next: the grammar whose masks the GPU finds on the mask's
+  // board; null: none.
   void obey(const TokenMask* mask) noexcept { mask_ = mask; }
   [[nodiscard]] bool is_masked() const noexcept { return mask_ != nullptr; }
   // Enqueues the plan of the first n_steps of its cells; they are the slot's from now on.

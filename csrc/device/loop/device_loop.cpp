@@ -260,8 +260,7 @@ void DeviceLoop::draw_again(Lane& lane, Sampler& sampler, std::span<const std::u
                 .condition = {},
                 .loops = false};
   if (site.logits == nullptr) throw std::runtime_error("the decode graph's memory is gone");
-  const auto i =
-      static_cast<std::int32_t>(std::ranges::find(flight_, &lane) - flight_.begin());
+  const auto i = static_cast<std::int32_t>(std::ranges::find(flight_, &lane) - flight_.begin());
   const StepKernelArguments its = arguments(site, lane, i);
   lane.draw_again(sampler, mask, its.rows[0].logits, site.stream);
   launch_step_kernels(its, draw_, site.stream);

@@ -103,8 +103,8 @@ class DeviceStepper final : public Stepper {
   // Stepwise: may the step's token stay? False: it is drawn again, or the request has ended.
   [[nodiscard]] bool admit(const DeviceLoop::Progress& progress, EventPublisher& events);
   void end_by_grammar(FinishReason reason, EventPublisher& events);
-  // Answers what the GPU asks of the tokens that it has left its loop with. False: a grammar has not
-  // said yet, or a token is drawn again.
+  // Answers what the GPU asks of the tokens that it has left its loop with. False: a grammar has
+  // not said yet, or a token is drawn again.
   [[nodiscard]] bool answer_questions();
   // Why the lane's request ends with the step at hand, for want of a token; kNone: it does not.
   [[nodiscard]] FinishReason end_under_grammar(Lane& lane) const;

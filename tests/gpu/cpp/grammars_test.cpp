@@ -24,8 +24,8 @@ using namespace unpaced::test;
 namespace {
 
 struct Rules {
-  std::int32_t n_halved = 1;  // every 2^n_halved-th token may come, by chance, at each step
-  bool is_opposite = false;   // every other one may
+  std::int32_t n_halved = 1;     // every 2^n_halved-th token may come, by chance, at each step
+  bool is_opposite = false;      // every other one may
   std::int32_t ends_after = -1;  // tokens: then only what ends the text may come
   std::int32_t dead_after = -1;  // likewise: then nothing may
   std::chrono::microseconds takes{0};
@@ -205,23 +205,34 @@ class Grammars {
     };
     for (const std::int32_t after : {1, 2, 7, 50}) {
       const std::string n = std::to_string(after) + " tokens";
-      reason_of("an end after " + n, [&](RequestSpec& spec, std::size_t) {
-        set_chain(spec.sampling, 2);
-        obey(spec, {.ends_after = after});
-      }, FinishReason::kEos);
-      reason_of("an end that is banned after " + n, [&](RequestSpec& spec, std::size_t) {
-        for (TokenId token = 0; token < model_.n_vocab(); ++token) {
-          if (model_.is_eog(token)) spec.logit_bias.push_back({.token = token, .bias = -INFINITY});
-        }
-        obey(spec, {.ends_after = after});
-      }, FinishReason::kGrammarEnd);
-      reason_of("a dead end after " + n, [&](RequestSpec& spec, std::size_t) {
-        set_chain(spec.sampling, 1);
-        obey(spec, {.dead_after = after});
-      }, FinishReason::kGrammarDeadEnd);
-      reason_of("a failure after " + n, [&](RequestSpec& spec, std::size_t) {
-        obey(spec, {.fails_after = after});
-      }, FinishReason::kGrammarFailed);
+      reason_of(
+          "an end after " + n,
+          [&](RequestSpec& spec, std::size_t) {
+            set_chain(spec.sampling, 2);
+            obey(spec, {.ends_after = after});
+          },
+          FinishReason::kEos);
+      reason_of(
+          "an end that is banned after " + n,
+          [&](RequestSpec& spec, std::size_t) {
+            for (TokenId token = 0; token < model_.n_vocab(); ++token) {
+              if (model_.is_eog(token))
+                spec.logit_bias.push_back({.token = token, .bias = -INFINITY});
+            }
+            obey(spec, {.ends_after = after});
+          },
+          FinishReason::kGrammarEnd);
+      reason_of(
+          "a dead end after " + n,
+          [&](RequestSpec& spec, std::size_t) {
+            set_chain(spec.sampling, 1);
+            obey(spec, {.dead_after = after});
+          },
+          FinishReason::kGrammarDeadEnd);
+      reason_of(
+          "a failure after " + n,
+          [&](RequestSpec& spec, std::size_t) { obey(spec, {.fails_after = after}); },
+          FinishReason::kGrammarFailed);
     }
   }
 
@@ -277,17 +288,18 @@ class Grammars {
       }
     }
     expect(holds, "a slow grammar beside others: each has its tokens");
-    const std::vector<Answer> ended = device_.play(
-        requests(4, [&](RequestSpec& spec, std::size_t i) {
-          set_chain(spec.sampling, 0);
-          spec.sampling.seed = static_cast<std::uint32_t>(i);
-          obey(spec, {});
-          spec.max_tokens = 400;
-        }),
-        4, [&](int n) {
-          if (n == 9) device_.cancel(2);
-          if (n == 20) device_.cancel(0);
-        });
+    const std::vector<Answer> ended = device_.play(requests(4,
+                                                            [&](RequestSpec& spec, std::size_t i) {
+                                                              set_chain(spec.sampling, 0);
+                                                              spec.sampling.seed =
+                                                                  static_cast<std::uint32_t>(i);
+                                                              obey(spec, {});
+                                                              spec.max_tokens = 400;
+                                                            }),
+                                                   4, [&](int n) {
+                                                     if (n == 9) device_.cancel(2);
+                                                     if (n == 20) device_.cancel(0);
+                                                   });
     expect(ended[0].reason == FinishReason::kCancelled &&
                ended[2].reason == FinishReason::kCancelled && ended[1].tokens.size() == 400 &&
                ended[3].tokens.size() == 400,

@@ -87,7 +87,8 @@ struct Rows {
 
 RequestSpec request(Random& random, std::int32_t n_vocab, Sampler& sampler) {
   for (;;) {
-    RequestSpec spec = random_request(random, n_vocab, pick(random, {-2, -1, -1, -1, 0, 1, 3, 5, 7}));
+    RequestSpec spec =
+        random_request(random, n_vocab, pick(random, {-2, -1, -1, -1, 0, 1, 3, 5, 7}));
     spec.n_probs = 0;
     spec.want_logprob = spec.post_sampling_probs = false;
     sampler.reset(spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt);
@@ -156,9 +157,10 @@ void compare(MaskedRig& rig, Rows& rows, Random& random, std::int32_t n_vocab, T
       }
       if (exit != expected[i].exit || token != expected[i].token) {
         if (tally.n_different++ < kMaxReports) {
-          std::printf("vocabulary %d, row %zu of %zu, step %d: token %d, exit %d, not %d, %d | %s\n",
-                      n_vocab, i, n, step, token, static_cast<int>(exit), expected[i].token,
-                      static_cast<int>(expected[i].exit), describe(rows.specs[i]).c_str());
+          std::printf(
+              "vocabulary %d, row %zu of %zu, step %d: token %d, exit %d, not %d, %d | %s\n",
+              n_vocab, i, n, step, token, static_cast<int>(exit), expected[i].token,
+              static_cast<int>(expected[i].exit), describe(rows.specs[i]).c_str());
         }
         return;
       }

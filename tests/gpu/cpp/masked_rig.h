@@ -14,8 +14,8 @@
 namespace unpaced::test {
 
 // One row's memory, as a Lane has it.
-struct MaskedRow {
-  MaskedRow(std::int32_t n_vocab, std::int32_t n_ctx)
+struct RigRow {
+  RigRow(std::int32_t n_vocab, std::int32_t n_ctx)
       : sampler(n_vocab, n_ctx),
         group_best(static_cast<std::size_t>(n_groups(n_vocab))),
         illegal(1),
@@ -71,8 +71,8 @@ class MaskedRig {
 
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
 
-  // Before the first of at most kMaxSteps steps. has_grammar: by row. first: the mask board's step of
-  // the first one.
+  // Before the first of at most kMaxSteps steps. has_grammar: by row. first: the mask board's step
+  // of the first one.
   void start(const std::vector<bool>& has_grammar, std::uint32_t first) {
     std::vector<LaneRow> shared;
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -90,7 +90,7 @@ class MaskedRig {
     cuda_check(cudaMemcpyAsync(logits_.data(), logits.data(), logits.size_bytes(),
                                cudaMemcpyHostToDevice, stream_),
                "cudaMemcpyAsync");
-    for (const MaskedRow& row : rows) {
+    for (const RigRow& row : rows) {
       cuda_check(cudaMemsetAsync(&row.control.data()->exited, 0, sizeof(std::int32_t), stream_),
                  "cudaMemsetAsync");
     }
@@ -114,7 +114,7 @@ class MaskedRig {
     return rows[row].mailbox.data()->entry[step];
   }
 
-  std::deque<MaskedRow> rows;
+  std::deque<RigRow> rows;
 
  private:
   static constexpr std::int32_t kCells = 4096;

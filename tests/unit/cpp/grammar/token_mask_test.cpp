@@ -165,7 +165,8 @@ TEST(a_worker_that_does_not_answer_fails_the_request_in_time) {
   CHECK(fixture.mask->failure().find("50 ms") != std::string::npos);
 }
 
-// What a drawer on the other side of a board does: waits for the step's mask there, and asks nobody.
+// What a drawer on the other side of a board does: waits for the step's mask there, and asks
+// nobody.
 class BoardReader {
  public:
   explicit BoardReader(const std::uint32_t* memory) : memory_(memory) {}
