@@ -153,7 +153,7 @@ async def succeeds(program: Path, *arguments: str) -> None:
     """Runs one of tests/gpu/cpp."""
     done = await asyncio.to_thread(
         subprocess.run,
-        [program, *arguments],
+        [str(program), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
