@@ -15,6 +15,8 @@ inline constexpr std::size_t kMaskBoardHead = 32;
 // The mask's own words come in runs of so many.
 inline constexpr std::size_t kMaskBoardRun = 32;
 inline constexpr std::uint32_t kNoMaskStep = UINT32_MAX;
+// Of a step without a mask: it would take too long.
+inline constexpr std::uint32_t kMaskLeftOut = 1U << 31U;
 
 [[nodiscard]] constexpr std::size_t mask_board_words(std::int32_t n_vocab) noexcept {
   const std::size_t n = (static_cast<std::size_t>(n_vocab) + 31) / 32;
@@ -44,6 +46,11 @@ class MaskBoard {
     std::ranges::copy(mask, memory_.begin() + kMaskBoardHead);
     // release: pairs with the drawer's acquiring load of the step.
     std::atomic_ref(memory_.front()).store(step, std::memory_order_release);
+  }
+
+  // Worker: there will be no mask of this step, unless somebody asks.
+  void leave_out(std::uint32_t step) noexcept {
+    std::atomic_ref(memory_.front()).store(step | kMaskLeftOut, std::memory_order_release);
   }
 
   [[nodiscard]] const std::uint32_t* reader() const noexcept { return reader_; }

@@ -141,6 +141,8 @@ struct TokenMask::Channel {
         compute_mask();
       } else if (std::string why = matcher->failure(); !why.empty()) {
         fail(std::move(why));
+      } else if (knows_board) {
+        board->leave_out(worker_step);
       }
       return true;
     }

@@ -40,11 +40,12 @@ __device__ inline bool allows(const std::uint32_t* board, TokenId token) {
 // Whether the mask of the step comes in time. One thread.
 __device__ inline bool await_mask(const std::uint32_t* board, std::uint32_t step) {
   const std::uint64_t begin = now_ns();
-  while (read_mask_step(board) != step) {
-    if (now_ns() - begin > kMaskWaitNs) return false;
+  for (;;) {
+    const std::uint32_t found = read_mask_step(board);
+    if (found == step) return true;
+    if (found == (step | kMaskLeftOut) || now_ns() - begin > kMaskWaitNs) return false;
     __nanosleep(kMaskNapNs);
   }
-  return true;
 }
 
 // What the row's grammar says of the token. One thread.

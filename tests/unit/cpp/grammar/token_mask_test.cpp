@@ -230,6 +230,29 @@ TEST(a_board_that_comes_late_gets_the_mask_at_hand) {
   CHECK(fixture.worker_is_gone());
 }
 
+TEST(a_board_tells_of_a_mask_that_is_not_made) {
+  Board on;
+  Fixture fixture(Pace{.fill = 2ms}, {.eager_for = 100us});
+  TokenMask& mask = *fixture.mask;
+  std::uint64_t state = 1;
+  mask.use(on.board);
+  int n_left_out = 0;
+  for (std::uint32_t step = 0; step < 30; ++step) {
+    while (!on.reader.has(step) && !on.reader.has(step | unpaced::kMaskLeftOut)) {
+      std::this_thread::yield();
+    }
+    n_left_out += on.reader.has(step) ? 0 : 1;
+    TokenId token = 0;
+    while (!may_come(state, token)) ++token;
+    CHECK(mask.check(token) == Verdict::kAllowed);
+    mask.accept(token);
+    state = mix(state, token);
+  }
+  CHECK(n_left_out > 20);
+  fixture.mask.reset();
+  CHECK(fixture.worker_is_gone());
+}
+
 TEST(the_worker_keeps_its_board_until_it_goes) {
   std::atomic<bool> gate{false};
   Board on;
