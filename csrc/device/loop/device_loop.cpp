@@ -15,6 +15,9 @@ namespace {
 constexpr std::int32_t kEarlyStarts = 90;  // the code that has them
 // Workers of grammars whose requests have ended hold theirs a moment longer.
 constexpr std::size_t kBoardsPerLane = 4;
+// No plan of memory has these: where there is none for another one the host decodes.
+constexpr std::size_t kMaskedGraphs = 64;
+constexpr std::size_t kStepwiseGraphs = 16;
 
 WindowLaunch window_launch(DecodeLoop kind) noexcept {
   return kind == DecodeLoop::kDevice ? WindowLaunch::kLoop : WindowLaunch::kGuardedStep;
@@ -73,8 +76,8 @@ DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, 
       rows_(static_cast<std::size_t>(n_lanes)),
       row_staging_(static_cast<std::size_t>(n_lanes)),
       graphs_(bridge, program(Draws::kFree), window_launch(kind)),
-      masked_graphs_(bridge, program(Draws::kMasked), window_launch(kind)),
-      stepwise_graphs_(bridge, program(Draws::kStepwise), WindowLaunch::kStep) {
+      masked_graphs_(bridge, program(Draws::kMasked), window_launch(kind), kMaskedGraphs),
+      stepwise_graphs_(bridge, program(Draws::kStepwise), WindowLaunch::kStep, kStepwiseGraphs) {
   for (std::int32_t i = 0; i < n_lanes; ++i) lanes_.emplace_back(model);
   flight_.reserve(lanes_.size());
   sequences_.reserve(lanes_.size());
