@@ -147,7 +147,7 @@ std::optional<DeviceLoop::Draws> DeviceLoop::choose_draws(std::span<Slot* const>
   for (const Slot* slot : slots) {
     TokenMask* mask = slot->spec->mask.get();
     if (mask == nullptr || mask->waits()) continue;
-    if (mask->board() == nullptr) {
+    if (draws_under_masks() && mask->board() == nullptr) {
       if (std::shared_ptr<MaskBoard> board = boards_.lend()) mask->use(std::move(board));
     }
     const bool has_masks = mask->board() != nullptr && !mask->board()->is_slow();
@@ -223,7 +223,7 @@ void DeviceLoop::fly() {
   if (is_stepwise()) {
     launch_steps(1);
   } else if (kind_ == DecodeLoop::kDevice) {
-    cuda_check(cudaGraphLaunch(graphs_.get(window_), bridge_.stream()), "cudaGraphLaunch");
+    cuda_check(cudaGraphLaunch(graphs().get(window_), bridge_.stream()), "cudaGraphLaunch");
     n_launched_ = flight_.front()->n_steps();
   } else {
     launch_steps(kQueuedSteps);

@@ -7,14 +7,11 @@
 
 namespace unpaced {
 
-namespace {
-
-bool has_slow_masks(const Slot& slot) noexcept {
+bool DevicePolicy::has_slow_masks(const Slot& slot) const noexcept {
   const TokenMask* mask = slot.spec->mask.get();
-  return mask != nullptr && mask->board() != nullptr && mask->board()->is_slow();
+  if (mask == nullptr) return false;
+  return !draws_under_masks_ || (mask->board() != nullptr && mask->board()->is_slow());
 }
-
-}  // namespace
 
 HostReason DevicePolicy::why_host(std::span<Slot* const> members) const {
   // A slot that waits for its grammar since it had company goes on where it is.
