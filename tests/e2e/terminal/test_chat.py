@@ -8,14 +8,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
 from tests.e2e.terminal.terminal import CTRL_C, CTRL_D, ENTER, NEW_LINE, TAB, UP, terminal
 from tests.support.server import UNPACED, Server, serving
-from unpaced.cli.chat.connection import Connection
 
 KEY = "terminal-key"
 
@@ -166,25 +163,3 @@ def _until_gone(pid: int) -> None:
     while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_an_interrupt_before_the_first_piece_leaves_nobody_at_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    send, kept = httpx.Client.send, []
-
-    def interrupted(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
-        kept.append(send(client, request, **options))  # it is open, and nobody has it
-        raise KeyboardInterrupt
-
-    with serving("-np", "1", "--context-shift") as server:
-        connection = Connection(server.url, "")
-        body = {"messages": [{"role": "user", "content": "x"}], "ignore_eos": True}
-        with monkeypatch.context() as patched:
-            patched.setattr(httpx.Client, "send", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                next(connection.answer(body))
-        server.until(lambda: server.metric("unpaced_requests_running") == 0, 10)
-        assert next(connection.answer(body | {"max_tokens": 1})) is not None
-        connection.close()
-    assert len(kept) == 1

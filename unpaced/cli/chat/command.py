@@ -1,6 +1,7 @@
 """`unpaced chat`: finds or starts the server, then talks to it until the user leaves."""
 
 import argparse
+import asyncio
 import contextlib
 import sys
 from collections.abc import Sequence
@@ -61,8 +62,14 @@ def chat(arguments: Sequence[str]) -> int:
     try:
         with contextlib.ExitStack() as stack:
             connection = _connect(given, serve_flags, stack)
-            stack.callback(connection.close)
-            return _talk(connection, Conversation(given.system), keeps_history=not given.no_history)
+            question = None if sys.stdin.isatty() else sys.stdin.read()
+            talk = _talk(
+                connection,
+                Conversation(given.system),
+                question,
+                keeps_history=not given.no_history,
+            )
+            return asyncio.run(talk)
     except (Refused, httpx.HTTPError) as error:
         return _fail(str(error) or type(error).__name__)
 
@@ -92,25 +99,29 @@ def _connect(
         socket = stack.enter_context(own_server(path, serve_flags))
         return Connection("http://unpaced", "", socket=socket)
     url = (given.url or default_url()).rstrip("/")
-    connection = Connection(url, default_key() if given.api_key is None else given.api_key)
-    try:
-        connection.model_name()  # it is there, and takes the key
-    except httpx.ConnectError as error:
-        raise Refused(
-            f"no server at {url} ({error}); `unpaced chat MODEL` starts one, --url names another"
-        ) from None
-    return connection
+    return Connection(url, default_key() if given.api_key is None else given.api_key)
 
 
-def _talk(connection: Connection, conversation: Conversation, *, keeps_history: bool) -> int:
+async def _talk(
+    connection: Connection,
+    conversation: Conversation,
+    question: str | None,
+    *,
+    keeps_history: bool,
+) -> int:
+    """Answer the one question, or else those that are typed. Raises: Refused, httpx.HTTPError."""
+    from unpaced.cli.chat.interrupts import Interrupts
     from unpaced.cli.chat.session import Session
 
-    session = Session(connection, conversation)
-    if not sys.stdin.isatty():
-        return 0 if session.answer(sys.stdin.read()) else 1
-    from unpaced.cli.chat.keyboard import Keyboard
+    async with contextlib.aclosing(connection):
+        model = await connection.model_name()  # it is there, and takes the key
+        with Interrupts() as interrupts:
+            session = Session(connection, conversation, interrupts)
+            if question is not None:
+                return 0 if await session.answer(question) else 1
+            from unpaced.cli.chat.keyboard import Keyboard
 
-    session.run(Keyboard(keeps_history=keeps_history))
+            await session.run(Keyboard(keeps_history=keeps_history), model)
     return 0
 
 

@@ -1,7 +1,7 @@
 """What the chat asks of a server: its model's name, and answers as they come."""
 
 import json
-from collections.abc import Generator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,24 +29,24 @@ class Connection:
     """A server at `url`, or behind a Unix socket. Methods raise httpx.HTTPError and Refused."""
 
     def __init__(self, url: str, key: str, *, socket: Path | None = None) -> None:
-        self._url, self._key, self._socket = url, key, socket
-        self._client = self._new_client()
-
-    def close(self) -> None:
-        """Close what is open."""
-        self._client.close()
-
-    def _new_client(self) -> httpx.Client:
-        return httpx.Client(
+        self._url = url
+        self._client = httpx.AsyncClient(
             timeout=_TIMEOUT,
-            transport=None if self._socket is None else httpx.HTTPTransport(uds=str(self._socket)),
-            headers={"authorization": f"Bearer {self._key}"} if self._key else {},
+            transport=None if socket is None else httpx.AsyncHTTPTransport(uds=str(socket)),
+            headers={"authorization": f"Bearer {key}"} if key else {},
             trust_env=False,
         )
+        self.aclose = self._client.aclose
 
-    def model_name(self) -> str:
+    async def model_name(self) -> str:
         """The model's first name."""
-        response = self._client.get(f"{self._url}/v1/models")
+        try:
+            response = await self._client.get(f"{self._url}/v1/models")
+        except httpx.ConnectError as error:
+            raise Refused(
+                f"no server at {self._url} ({error}); "
+                "`unpaced chat MODEL` starts one, --url names another"
+            ) from None
         if response.status_code != 200:
             raise self._refused(response)
         try:
@@ -54,23 +54,14 @@ class Connection:
         except (ValueError, LookupError, TypeError):
             raise Refused(f"{self._url}: not an unpaced server?") from None
 
-    def answer(self, body: dict[str, Any]) -> Generator[Piece, None, None]:
+    async def answer(self, body: dict[str, Any]) -> AsyncGenerator[Piece, None]:
         """Stream one chat completion; closing the iterator stops it on the server, too."""
-        try:
-            yield from self._answer(body)
-        except KeyboardInterrupt:
-            # It may come where httpx has a response that nobody will close: the server would go on.
-            self._client.close()
-            self._client = self._new_client()
-            raise
-
-    def _answer(self, body: dict[str, Any]) -> Generator[Piece, None, None]:
         url = f"{self._url}/v1/chat/completions"
-        with self._client.stream("POST", url, json=body | {"stream": True}) as response:
+        async with self._client.stream("POST", url, json=body | {"stream": True}) as response:
             if response.status_code != 200:
-                response.read()
+                await response.aread()
                 raise self._refused(response)
-            for line in response.iter_lines():
+            async for line in response.aiter_lines():
                 if line.startswith("data: ") and line != "data: [DONE]":
                     yield _piece(json.loads(line.removeprefix("data: ")))
 

@@ -10,6 +10,7 @@ from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
+from unpaced.cli.chat.interrupts import Interrupted
 from unpaced.cli.chat.slash import COMMANDS
 
 _PROMPT: Final = "> "
@@ -33,11 +34,13 @@ class Keyboard:
             prompt_continuation=_NEXT_LINE,
             completer=WordCompleter(list(COMMANDS), sentence=True),
             complete_while_typing=False,
+            interrupt_exception=Interrupted,
         )
 
-    def read(self) -> str:
-        """One input. Raises: EOFError for Ctrl-D, KeyboardInterrupt for Ctrl-C."""
-        return self._session.prompt(_PROMPT)
+    async def read(self) -> str:
+        """One input. Raises: EOFError for Ctrl-D, Interrupted for the key Ctrl-C."""
+        # The signal is the caller's: prompt_toolkit would lose one that comes right behind Enter.
+        return await self._session.prompt_async(_PROMPT, handle_sigint=False)
 
 
 def _history() -> History:

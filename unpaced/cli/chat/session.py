@@ -8,6 +8,7 @@ import httpx
 
 from unpaced.cli.chat.connection import Connection, Refused
 from unpaced.cli.chat.conversation import Conversation
+from unpaced.cli.chat.interrupts import Interrupted, Interrupts
 from unpaced.cli.chat.slash import Quit, run_slash
 from unpaced.cli.terminal_text import printable, printable_line
 
@@ -18,25 +19,28 @@ _LEAVE: Final = "Ctrl-D or /quit leaves"
 class Input(Protocol):
     """Where inputs come from."""
 
-    def read(self) -> str:
-        """One input. Raises: EOFError at the end, KeyboardInterrupt for Ctrl-C."""
+    async def read(self) -> str:
+        """One input. Raises: EOFError at the end, Interrupted for Ctrl-C."""
 
 
 class Session:
     """Reads inputs, prints answers, keeps the conversation."""
 
-    def __init__(self, connection: Connection, conversation: Conversation) -> None:
+    def __init__(
+        self, connection: Connection, conversation: Conversation, interrupts: Interrupts
+    ) -> None:
         self._connection = connection
         self._conversation = conversation
+        self._interrupts = interrupts
         self._is_dim = False
 
-    def run(self, keyboard: Input) -> None:
-        """Until the user leaves. Raises: Refused, httpx.HTTPError where there is no model."""
-        self._note(f"{printable_line(self._connection.model_name())}; /help lists the commands")
+    async def run(self, keyboard: Input, model: str) -> None:
+        """Until the user leaves. `model`: its name."""
+        self._note(f"{printable_line(model)}; /help lists the commands")
         while True:
             try:
-                text = keyboard.read()
-            except KeyboardInterrupt:
+                text = await self._interrupts.ending(keyboard.read())
+            except Interrupted:
                 self._note(_LEAVE)
                 continue
             except EOFError:
@@ -49,9 +53,9 @@ class Session:
                 except Quit:
                     return
                 continue
-            self.answer(text.removeprefix("/") if text.startswith("//") else text)
+            await self.answer(text.removeprefix("/") if text.startswith("//") else text)
 
-    def answer(self, text: str) -> bool:
+    async def answer(self, text: str) -> bool:
         """Print the answer to `text` as it comes. False: it failed, which is said.
 
         What was printed before Ctrl-C is kept as the answer.
@@ -59,8 +63,10 @@ class Session:
         said: list[str] = []
         note = ""
         try:
-            note = self._print_answer(self._conversation.body(text), said)
-        except KeyboardInterrupt:
+            note = await self._interrupts.ending(
+                self._print_answer(self._conversation.body(text), said)
+            )
+        except Interrupted:
             note = "stopped"
         except (Refused, httpx.HTTPError) as error:
             self._end_line()
@@ -72,10 +78,10 @@ class Session:
             self._note(note)
         return True
 
-    def _print_answer(self, body: dict[str, Any], said: list[str]) -> str:
+    async def _print_answer(self, body: dict[str, Any], said: list[str]) -> str:
         figures: dict[str, Any] = {}
-        with contextlib.closing(self._connection.answer(body)) as pieces:
-            for piece in pieces:
+        async with contextlib.aclosing(self._connection.answer(body)) as pieces:
+            async for piece in pieces:
                 self._print(piece.reasoning, dim=True)
                 self._print(piece.text, dim=False)
                 if piece.text:
