@@ -36,7 +36,8 @@ LAYERS = (
     ("device/phases",),
     ("device/phases/trials",),
     ("device/loop",),
-    ("device/prompt",),
+    ("device/loop/self_test", "device/prompt"),
+    ("device/stepper",),
     ("engine",),
     ("bindings",),
 )
@@ -50,9 +51,7 @@ PUBLIC = {"llama.h", "ggml.h", "ggml-backend.h", "ggml-cpu.h", "ggml-cuda.h", "g
 INTERNALS: dict[str, set[str] | None] = {
     "device/llama/llama_internals.cuh": None,
     "device/kernels/ggml_device.cuh": {
-        "ggml-cuda/common.cuh",
-        "ggml-cuda/convert.cuh",
-        "ggml-cuda/unary.cuh",
+        f"ggml-cuda/{name}.cuh" for name in ("common", "convert", "unary")
     },
     "model/memory_plan.cpp": {"llama-ext.h"},
     "model/residency.cpp": {"../src/llama-ext.h"},

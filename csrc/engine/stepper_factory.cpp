@@ -19,8 +19,8 @@
 #include "device/card/card_setup.h"
 #include "device/draw/sample_kernels.h"
 #include "device/llama/llama_bridge.h"
-#include "device/loop/device_stepper.h"
 #include "device/prompt/prompt_start.h"
+#include "device/stepper/device_stepper.h"
 #include "engine/no_card.h"
 #endif
 

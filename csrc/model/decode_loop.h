@@ -87,7 +87,7 @@ struct DecodeLoopReport {
   std::vector<PhaseTrialReport> phase_trials;
   std::int32_t n_lanes = 0;  // requests that the GPU's loop decodes together, at most
   std::string lanes_why;     // why no more; empty: as many as were asked for, or as there are slots
-  std::vector<LaneStepReport> lane_steps;  // from two rows on
+  std::vector<LaneStepReport> lane_steps;          // from two rows on
   std::vector<PromptLengthReport> prompt_lengths;  // none: llama_decode computes all prompts
   std::string prompts_why;                         // why; empty: see prompt_lengths
 };

@@ -94,7 +94,7 @@ async def test_grammars_give_the_hosts_tokens(loop: Loop) -> None:
     assert found == expected
     n_tokens = sum(len(end[0]) for end in expected.values() if isinstance(end, tuple))
     assert stats.n_tokens_device >= n_tokens - len(expected)
-    # Its loop finds masks by itself, but for those that are late; how many are hangs on the machine,
+    # Its loop finds masks by itself, but for those that are late; how many hangs on the machine,
     # and a request whose masks are late again and again has a step a launch. The loop in a WHILE
     # node asks the host.
     print(f"{stats.steps.n_masked_tokens} by the loop, {stats.steps.n_late_masks} late")

@@ -51,9 +51,7 @@ class OwnStep {
   // Steps of so many rows are ggml's from now on; empty: as far as there are kernels they are ours.
   void leave_rows(std::int32_t n_rows, const std::string& why) { why_ggml_[n_rows] = why; }
   // Whether a graph of so many rows has had phases of ours.
-  [[nodiscard]] bool has_own(std::int32_t n_rows) const {
-    return rows_with_own_.contains(n_rows);
-  }
+  [[nodiscard]] bool has_own(std::int32_t n_rows) const { return rows_with_own_.contains(n_rows); }
   // Why all phases of so many rows are ggml's; empty: they are not.
   [[nodiscard]] std::string why_ggml(std::int32_t n_rows) const;
 
@@ -82,7 +80,7 @@ class OwnStep {
   MatVecChoices choices_;
   std::map<std::int32_t, std::string> why_ggml_;  // by rows: why all phases are ggml's
   std::set<std::int32_t> rows_with_own_;          // numbers of rows that have phases of ours
-  std::list<DeviceArray<std::byte>> scratch_;  // the last one is the largest
+  std::list<DeviceArray<std::byte>> scratch_;     // the last one is the largest
   // For the trials; not theirs, as whoever frees it waits for the GPU.
   std::unique_ptr<DeviceArray<std::byte>> trial_;
   std::vector<StepPhaseReport> report_;

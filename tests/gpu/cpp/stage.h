@@ -15,7 +15,7 @@
 #include "backend/cpu_backend.h"
 #include "decode/counters.h"
 #include "decode/event_publisher.h"
-#include "device/loop/device_stepper.h"
+#include "device/stepper/device_stepper.h"
 #include "engine/stepper_factory.h"
 #include "host/host_stepper.h"
 #include "model/model.h"

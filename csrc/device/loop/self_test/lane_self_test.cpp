@@ -167,10 +167,9 @@ void LaneSelfTest::take(std::size_t n_rows, std::int32_t n_published,
       slot.next_token = loop_.flight()[i]->take().token;
       ++slot.n_decoded;
       if (slot.next_token == expected[n_steps].tokens[i]) continue;
-      throw std::runtime_error("self-test: of " + std::to_string(n_rows) +
-                               " sequences at once the device drew token " +
-                               std::to_string(slot.next_token) + ", not " +
-                               std::to_string(expected[n_steps].tokens[i]));
+      throw std::runtime_error(
+          "self-test: of " + std::to_string(n_rows) + " sequences at once the device drew token " +
+          std::to_string(slot.next_token) + ", not " + std::to_string(expected[n_steps].tokens[i]));
     }
   }
 }

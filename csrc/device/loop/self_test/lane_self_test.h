@@ -24,7 +24,8 @@ class LaneSelfTest {
   LaneSelfTest(const LaneSelfTest&) = delete;
   LaneSelfTest& operator=(const LaneSelfTest&) = delete;
 
-  // The KV, after all. Not where something was thrown: a GPU that hangs would have this thread wait.
+  // The KV, after all. Not where something was thrown: a GPU that hangs would have this thread
+  // wait.
   void clear();
   // Steps of the first n_rows sequences: throws unless they have the logits of llama_decode's
   // batches, bit by bit, and the tokens that the host's samplers draw from them.

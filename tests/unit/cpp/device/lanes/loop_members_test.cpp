@@ -1,5 +1,5 @@
 // Which slots the GPU's loop decodes together, and when they go on after a pause.
-#include "device/loop/loop_members.h"
+#include "device/stepper/loop_members.h"
 
 #include <vector>
 

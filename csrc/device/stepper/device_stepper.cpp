@@ -1,4 +1,4 @@
-#include "device/loop/device_stepper.h"
+#include "device/stepper/device_stepper.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "device/loop/device_policy.h"
+#include "device/stepper/device_policy.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <optional>
 
-#include "device/loop/device_stepper.h"
+#include "device/stepper/device_stepper.h"
 #include "grammar/masked_draw.h"
 
 namespace unpaced {
