@@ -20,7 +20,9 @@ _FLAGS = ("-std=c++20", "-O1", "-DUNPACED_CHECK_THREADS=1", '-DUNPACED_DEFAULT_T
 
 
 def step_phases_program() -> Path:
-    """Makes a step from its phases: `PROGRAM MODEL CACHE_TYPE [TOKENS]`, which prints them.
+    """Makes a step from its phases, which it prints.
+
+    `PROGRAM MODEL CACHE_TYPE [TOKENS [OUTPUTS]]`
 
     Raises: FileNotFoundError if `make build` is needed first, RuntimeError if it does not compile.
     """
@@ -28,7 +30,9 @@ def step_phases_program() -> Path:
 
 
 def phase_launcher_program() -> Path:
-    """Runs the kernels of a step's phases on the CPU, by their arguments: `PROGRAM MODEL [TOKENS]`.
+    """Runs the kernels of a step's phases on the CPU, by their arguments.
+
+    `PROGRAM MODEL [TOKENS [OUTPUTS]]`
 
     Raises: as step_phases_program().
     """

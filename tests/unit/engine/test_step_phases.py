@@ -1,4 +1,4 @@
-"""Decode steps and short prompts of each architecture in phases.
+"""Decode steps, of one request and of several, and short prompts of each architecture in phases.
 
 Which are ours, and that they leave the logits.
 
@@ -86,10 +86,12 @@ def launcher() -> Path:
     return phase_launcher_program()
 
 
-def phases_of(program: Path, model: Path, cache_type: str = "f16", n_tokens: int = 1) -> list[str]:
+def phases_of(
+    program: Path, model: Path, cache_type: str = "f16", n_tokens: int = 1, n_outputs: int = 1
+) -> list[str]:
     """The lines of all phases, when there are kernels for everything."""
     done = subprocess.run(
-        [program, model, cache_type, str(n_tokens)],
+        [program, model, cache_type, str(n_tokens), str(n_outputs)],
         capture_output=True,
         text=True,
         timeout=100,
@@ -123,11 +125,15 @@ def test_the_last_layer_is_like_the_others(
     assert not any("GET_ROWS; ADD" in phase for phase in phases)
 
 
+# A prompt has logits of its last token alone, several requests' step those of all.
+@pytest.mark.parametrize("n_outputs", [1, 8])
 @pytest.mark.parametrize("architecture", FIRST_LAYER)
-def test_a_short_prompt_in_phases(program: Path, architecture: str, tmp_path: Path) -> None:
+def test_several_tokens_in_phases(
+    program: Path, architecture: str, n_outputs: int, tmp_path: Path
+) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
-    phases = phases_of(program, model, n_tokens=8)
+    phases = phases_of(program, model, n_tokens=8, n_outputs=n_outputs)
     # The phases of a step, but that ggml has attention, whose row it does not round, and experts.
     expected = FIRST_LAYER[architecture]
     if architecture in WITH_EXPERTS:
@@ -138,15 +144,15 @@ def test_a_short_prompt_in_phases(program: Path, architecture: str, tmp_path: Pa
     assert phases[1 : 1 + len(expected)] == expected
 
 
-@pytest.mark.parametrize("n_tokens", [1, 5])
+@pytest.mark.parametrize(("n_tokens", "n_outputs"), [(1, 1), (5, 1), (2, 2), (5, 5)])
 @pytest.mark.parametrize("architecture", FIRST_LAYER)
 def test_kernels_are_asked_for_what_the_step_computes(
-    launcher: Path, architecture: str, n_tokens: int, tmp_path: Path
+    launcher: Path, architecture: str, n_tokens: int, n_outputs: int, tmp_path: Path
 ) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
     done = subprocess.run(
-        [launcher, model, str(n_tokens)],
+        [launcher, model, str(n_tokens), str(n_outputs)],
         capture_output=True,
         text=True,
         timeout=100,

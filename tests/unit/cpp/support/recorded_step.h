@@ -20,8 +20,10 @@ namespace unpaced::test {
 
 class RecordedStep {
  public:
-  // After a prompt. type: of the cache. n_tokens: of the step, whose last one has logits.
-  RecordedStep(const std::string& path, ggml_type type, std::int32_t n_tokens = 1) {
+  // After a prompt. type: of the cache. n_tokens: of the step; n_outputs: how many of them, the
+  // last ones, have logits.
+  RecordedStep(const std::string& path, ggml_type type, std::int32_t n_tokens = 1,
+               std::int32_t n_outputs = 1) {
     llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
     llama_backend_init();
     llama_model_params model_params = llama_model_default_params();
@@ -39,16 +41,17 @@ class RecordedStep {
     params.cb_eval_user_data = this;
     context_.reset(llama_init_from_model(model_.get(), params));
     REQUIRE(context_ != nullptr);
-    for (llama_token token = 5; token < 9; ++token) decode({token});
+    for (llama_token token = 5; token < 9; ++token) decode({token}, 1);
     std::vector<llama_token> tokens(static_cast<std::size_t>(n_tokens));
     std::iota(tokens.begin(), tokens.end(), 9);
-    decode(std::move(tokens));
-    const float* row = llama_get_logits_ith(context_.get(), -1);
+    decode(tokens, n_outputs);
+    const float* rows = llama_get_logits(context_.get());
     const llama_vocab* vocab = llama_model_get_vocab(model_.get());
-    logits_.assign(row, row + llama_vocab_n_tokens(vocab));
+    logits_.assign(rows, rows + std::ptrdiff_t{n_outputs} * llama_vocab_n_tokens(vocab));
   }
 
   [[nodiscard]] const std::vector<const ggml_tensor*>& nodes() const { return nodes_; }
+  // Row by row.
   [[nodiscard]] const std::vector<float>& logits() const { return logits_; }
 
   struct Saved {
@@ -85,10 +88,14 @@ class RecordedStep {
     return {buffer, {base, base + ggml_backend_buffer_get_size(buffer)}};
   }
 
-  void decode(std::vector<llama_token> tokens) {
+  void decode(std::vector<llama_token> tokens, std::int32_t n_outputs) {
     nodes_.clear();
     const auto n = static_cast<std::int32_t>(tokens.size());
-    REQUIRE(llama_decode(context_.get(), llama_batch_get_one(tokens.data(), n)) == 0);
+    std::vector<std::int8_t> has_logits(tokens.size(), 0);
+    std::fill(has_logits.end() - n_outputs, has_logits.end(), std::int8_t{1});
+    llama_batch batch = llama_batch_get_one(tokens.data(), n);
+    batch.logits = has_logits.data();
+    REQUIRE(llama_decode(context_.get(), batch) == 0);
   }
 
   std::unique_ptr<llama_model, Freed> model_;

@@ -24,6 +24,7 @@ using unpaced::test::RecordedStep;
 std::string model_path = UNPACED_DEFAULT_TEST_MODEL;
 ggml_type cache_type = GGML_TYPE_F16;
 std::int32_t n_tokens = 1;
+std::int32_t n_outputs = 1;
 
 // There are kernels for everything but what is refused.
 class SomeKernels : public PhaseKernels {
@@ -55,7 +56,7 @@ class SomeKernels : public PhaseKernels {
 };
 
 const RecordedStep& step() {
-  static const RecordedStep recorded(model_path, cache_type, n_tokens);
+  static const RecordedStep recorded(model_path, cache_type, n_tokens, n_outputs);
   return recorded;
 }
 
@@ -188,5 +189,6 @@ int main(int argc, char** argv) {
   if (argc > 1) model_path = argv[1];
   if (argc > 2) cache_type = std::string(argv[2]) == "q8_0" ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
   if (argc > 3) n_tokens = std::stoi(argv[3]);
+  if (argc > 4) n_outputs = std::stoi(argv[4]);
   return unpaced::test::run_all(1, argv);
 }

@@ -30,6 +30,7 @@ constexpr float kAttentionTolerance = 1e-2F;
 
 std::string model_path = UNPACED_DEFAULT_TEST_MODEL;
 std::int32_t n_tokens = 1;
+std::int32_t n_outputs = 1;
 
 // What the phase leaves to later ones, floats and rows of the cache.
 std::vector<std::vector<float>> left_by(const StepGraph& graph, const StepPhase& phase) {
@@ -87,7 +88,7 @@ bool keeps_floats(const StepPhase& phase) {
 }
 
 TEST(kernels_are_asked_for_what_the_step_computes) {
-  const RecordedStep step(model_path, GGML_TYPE_F16, n_tokens);
+  const RecordedStep step(model_path, GGML_TYPE_F16, n_tokens, n_outputs);
   const StepGraph graph(step.nodes());
   const Card card{.compute = 90, .n_multiprocessors = 132, .shared_bytes_max = 232448};
   OwnKernels kernels(card);
@@ -147,5 +148,6 @@ TEST(kernels_are_asked_for_what_the_step_computes) {
 int main(int argc, char** argv) {
   if (argc > 1) model_path = argv[1];
   if (argc > 2) n_tokens = std::stoi(argv[2]);
+  if (argc > 3) n_outputs = std::stoi(argv[3]);
   return unpaced::test::run_all(1, argv);
 }
