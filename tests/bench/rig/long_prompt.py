@@ -10,6 +10,7 @@ import selectors
 import socket
 import statistics
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +65,14 @@ class Reading:
 
 
 def measure_long_prompt(port: int, n_streams: int, n_prompt: int) -> LongPrompt:
-    """The long prompt alone, then beside `n_streams` streams."""
+    """The long prompt alone, then beside `n_streams` streams.
+
+    Raises: ValueError if the server has no slot left for it, which it would wait for.
+    """
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/props", timeout=60) as answer:
+        n_slots = json.load(answer)["total_slots"]
+    if n_slots <= n_streams:
+        raise ValueError(f"{n_streams} streams and a prompt need more than {n_slots} slots (-np)")
     # Ids that every vocabulary has; no two prompts begin alike.
     prompts = ([first + i * 7 % 1009 for i in range(n_prompt)] for first in (300, 350))
     alone_body, late_body = ({"prompt": prompt, "n_predict": 8} for prompt in prompts)
