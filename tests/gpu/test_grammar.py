@@ -4,7 +4,6 @@ that come while it computes."""
 import asyncio
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from engine_ext import (
 )
 from tests.gpu.random_model import write_random_model
 from tests.gpu.test_device_loop import Loop, events_of, has_device, running_engine
+from tests.support.device.gpu_program import run_gpu_program
 from unpaced.grammar.spec import GrammarSource, GrammarSpec
 from unpaced.request.compiled_grammar import compile_grammar
 
@@ -135,7 +135,7 @@ async def test_schemas_beside_free_text_in_the_loop() -> None:
 
 @pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
 async def test_second_draws_are_the_sampling_cores() -> None:
-    await succeeds(Path(PROGRAMS) / "masked_draw_test", "40", "1")
+    await run_gpu_program(Path(PROGRAMS) / "masked_draw_test", "40", "1")
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
@@ -143,22 +143,7 @@ async def test_second_draws_are_the_sampling_cores() -> None:
 async def test_masks_of_any_pace_give_the_hosts_tokens(architecture: str, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
-    await succeeds(Path(PROGRAMS) / "grammars_test", str(model), "ahead")
-
-
-async def succeeds(program: Path, *arguments: str) -> None:
-    """Runs one of tests/gpu/cpp."""
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [str(program), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    print(done.stdout[-6000:])
-    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-6000:]}"
+    await run_gpu_program(Path(PROGRAMS) / "grammars_test", str(model), "ahead")
 
 
 async def test_a_grammar_beside_a_request_without() -> None:

@@ -136,19 +136,6 @@ class Grammars {
  private:
   using Shape = std::function<void(RequestSpec&, std::size_t)>;
 
-  static void set_chain(SamplingParams& sampling, std::size_t i) {
-    sampling = {};
-    sampling.seed = static_cast<std::uint32_t>(100 + i);
-    sampling.temperature = 1.0F;
-    if (i % 8 == 1) sampling.top_k = 0;
-    if (i % 8 == 2) sampling.repeat_penalty = 1.2F;
-    if (i % 8 == 3) sampling.mirostat = 2;
-    if (i % 8 == 4) sampling.temperature = 0.0F;
-    if (i % 8 == 5) sampling.dry_multiplier = 0.8F;
-    if (i % 8 == 6) sampling.xtc_probability = 0.5F;
-    if (i % 8 == 7) sampling.top_k = 500;
-  }
-
   void obey(RequestSpec& spec, const Rules& rules) const {
     spec.mask = std::make_shared<TokenMask>(std::make_unique<RulesMatcher>(model_, rules));
   }

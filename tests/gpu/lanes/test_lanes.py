@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.gpu.test_device_loop import (
     has_device,
     running_engine,
 )
+from tests.support.device.gpu_program import run_gpu_program
 from tests.support.ties import assert_equal_up_to_a_tie
 
 PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
@@ -52,17 +52,7 @@ def entries_of(events: list[TokenEvent]) -> list[dict[str, Any]]:
 async def test_crowds_have_the_hosts_tokens(loop: Loop, architecture: str, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [Path(PROGRAMS) / "lanes_test", model, loop],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    print(done.stdout[-6000:])
-    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-6000:]}"
+    await run_gpu_program(Path(PROGRAMS) / "lanes_test", str(model), loop)
 
 
 @pytest.mark.parametrize("n", [2, 4, 8])
