@@ -1,5 +1,6 @@
 """Starting and ending quickly: bounds that a busy machine keeps, and what may be imported."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.bench_startup import time_server
+from tests.bench.bench_startup import environment, time_server
 from tests.bench.rig.server_process import free_port, running
 
 
@@ -109,9 +110,22 @@ def test_the_first_chat_holds_up_no_stream() -> None:
     assert min(shares) < 0.5
 
 
+def cpu_of_imports() -> float:
+    """CPU seconds in which a new interpreter imports what every server here is made of."""
+    before = os.times()
+    subprocess.run(
+        [sys.executable, "-c", "import fastapi, uvicorn, prometheus_client"],
+        env=environment(),
+        check=True,
+    )
+    after = os.times()
+    return sum(after[2:4]) - sum(before[2:4])
+
+
 def test_start_and_end_are_quick() -> None:
-    """The best of three: generous bounds, since tests share the machine with others."""
-    runs = [time_server() for _ in range(3)]
-    assert min(run["health_cpu_s"] for run in runs) < 1
+    """The best of three; what a start computes as a multiple of what its libraries cost then and
+    there, for seconds are the machine's and its other work's (quiet 1.1, beside four hogs 1.8)."""
+    imports, runs = zip(*((cpu_of_imports(), time_server()) for _ in range(3)), strict=True)
+    assert min(run["health_cpu_s"] for run in runs) < 4 * min(imports)
     assert min(run["health_s"] for run in runs) < 20
     assert min(run["exit_s"] for run in runs) < 5
