@@ -158,10 +158,10 @@ TEST(several_masks_at_once) {
 }
 
 TEST(a_worker_that_does_not_answer_fails_the_request_in_time) {
-  Fixture fixture(Pace{.fill = 500ms}, {.answer_within = 50ms});
+  Fixture fixture(Pace{.fill = 2s}, {.answer_within = 50ms});
   const auto begin = std::chrono::steady_clock::now();
   CHECK(fixture.mask->check(1) == Verdict::kFailed);
-  CHECK(std::chrono::steady_clock::now() - begin < 400ms);
+  CHECK(std::chrono::steady_clock::now() - begin < 1500ms);
   CHECK(fixture.mask->failure().find("50 ms") != std::string::npos);
 }
 
