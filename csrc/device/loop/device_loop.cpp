@@ -70,7 +70,7 @@ DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, 
       draw_(draw_on(bridge, prepare_step_kernels(model.n_vocab(), limits))),
       lane_draw_(draw_lanes_on(bridge, model.n_vocab(), n_lanes, limits)),
       masked_draw_(draw_on(bridge, prepare_masked_kernels(model.n_vocab(), n_lanes, limits))),
-      boards_(model.n_vocab(), draws_under_masks() ? static_cast<std::size_t>(n_lanes) : 0,
+      boards_(model.n_vocab(), static_cast<std::size_t>(n_lanes),
               kBoardsPerLane * static_cast<std::size_t>(n_lanes)),
       inputs_(n_lanes, bridge.n_cells()),
       rows_(static_cast<std::size_t>(n_lanes)),
@@ -147,7 +147,7 @@ std::optional<DeviceLoop::Draws> DeviceLoop::choose_draws(std::span<Slot* const>
   for (const Slot* slot : slots) {
     TokenMask* mask = slot->spec->mask.get();
     if (mask == nullptr || mask->waits()) continue;
-    if (draws_under_masks() && mask->board() == nullptr) {
+    if (mask->board() == nullptr) {
       if (std::shared_ptr<MaskBoard> board = boards_.lend()) mask->use(std::move(board));
     }
     const bool has_masks = mask->board() != nullptr && !mask->board()->is_slow();

@@ -76,9 +76,6 @@ class DeviceLoop {
   [[nodiscard]] LaneInputs& inputs() noexcept { return inputs_; }
   // A launch makes one step, and the host looks at every token. Of one lane.
   [[nodiscard]] bool is_stepwise() const noexcept { return draws_ == Draws::kStepwise; }
-  // Whether a flight's steps can be drawn under grammars within the loop. Steps that the host
-  // launches can; within a WHILE node it has not been seen on a card yet.
-  [[nodiscard]] bool draws_under_masks() const noexcept { return kind_ == DecodeLoop::kAhead; }
   // The loop draws under grammars itself, and asks the host where a mask is late.
   [[nodiscard]] bool is_masked() const noexcept { return draws_ == Draws::kMasked; }
 

@@ -7,11 +7,14 @@
 
 namespace unpaced {
 
-bool DevicePolicy::has_slow_masks(const Slot& slot) const noexcept {
+namespace {
+
+bool has_slow_masks(const Slot& slot) noexcept {
   const TokenMask* mask = slot.spec->mask.get();
-  if (mask == nullptr) return false;
-  return !draws_under_masks_ || (mask->board() != nullptr && mask->board()->is_slow());
+  return mask != nullptr && mask->board() != nullptr && mask->board()->is_slow();
 }
+
+}  // namespace
 
 HostReason DevicePolicy::why_host(std::span<Slot* const> members) const {
   // A slot that waits for its grammar since it had company goes on where it is.

@@ -15,12 +15,9 @@ namespace unpaced {
 // Decode thread only.
 class DevicePolicy {
  public:
-  // `host` and `counters` outlive this. draws_under_masks: within the loop, beside others.
-  DevicePolicy(HostStepper& host, Counters& counters, std::int32_t n_slots, bool draws_under_masks)
-      : host_(host),
-        counters_(counters),
-        counted_(static_cast<std::size_t>(n_slots)),
-        draws_under_masks_(draws_under_masks) {}
+  // `host` and `counters` outlive this.
+  DevicePolicy(HostStepper& host, Counters& counters, std::int32_t n_slots)
+      : host_(host), counters_(counters), counted_(static_cast<std::size_t>(n_slots)) {}
 
   // kNone: the GPU can make the steps of these slots, which are all that are active; none: there
   // are others, or too many.
@@ -34,14 +31,11 @@ class DevicePolicy {
 
  private:
   [[nodiscard]] HostReason why_host(const Slot& slot) const;
-  // Whether its grammar wants a launch for each step.
-  [[nodiscard]] bool has_slow_masks(const Slot& slot) const noexcept;
 
   HostStepper& host_;
   Counters& counters_;
   std::vector<RequestId> counted_;  // by slot id: the last request that was counted
   RequestId grounded_ = 0;          // 0: none
-  const bool draws_under_masks_;
 };
 
 }  // namespace unpaced

@@ -38,7 +38,7 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
             step_.add_to(program, bridge);
           },
           loop, stall_, limits, n_lanes),
-      policy_(host_, counters, config.n_slots, loop_.draws_under_masks()),
+      policy_(host_, counters, config.n_slots),
       sampler_of_([this](const Slot& slot) -> Sampler& { return host_.sampler(slot); }) {
   members_.reserve(static_cast<std::size_t>(n_lanes));
   taken_.reserve(static_cast<std::size_t>(n_lanes));
