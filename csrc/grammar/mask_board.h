@@ -38,7 +38,7 @@ class MaskBoard {
     std::ranges::fill(memory_, 0U);
     memory_.front() = kNoMaskStep;
     lateness_ = 0;
-    is_slow_ = false;
+    is_slow_.store(false, std::memory_order_relaxed);
   }
 
   // Worker: the mask of a step, one bit a token.
@@ -59,19 +59,20 @@ class MaskBoard {
   void count_in_time() noexcept { lateness_ -= lateness_ > 0 ? 1 : 0; }
   void count_late() noexcept {
     lateness_ += kLateWeight;
-    is_slow_ = is_slow_ || lateness_ >= kLatest;
+    if (lateness_ >= kLatest) is_slow_.store(true, std::memory_order_relaxed);
   }
-  // More than one mask in nine has come late for a while: asking for each is better.
-  [[nodiscard]] bool is_slow() const noexcept { return is_slow_; }
+  // Any thread. More than one mask in nine has come late for a while: asking for each is better.
+  [[nodiscard]] bool is_slow() const noexcept { return is_slow_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr std::int32_t kLateWeight = 8;
-  static constexpr std::int32_t kLatest = 64;
+  // Twenty in a row: masks of places that a grammar has not seen are late at a text's beginning.
+  static constexpr std::int32_t kLatest = 160;
 
   const std::span<std::uint32_t> memory_;
   const std::uint32_t* const reader_;
   std::int32_t lateness_ = 0;
-  bool is_slow_ = false;
+  std::atomic<bool> is_slow_{false};
 };
 
 }  // namespace unpaced

@@ -42,6 +42,9 @@ namespace unpaced {
 struct TokenMaskLimits {
   // A grammar whose masks usually take longer is asked about single tokens.
   std::chrono::microseconds eager_for{300};
+  // The same of one that has a board. Who looks there has to leave its loop where a mask is not
+  // made, which costs more than to wait for most.
+  std::chrono::microseconds eager_on_board{1500};
   // The drawing thread waits for an answer no longer than this: then the request fails.
   std::chrono::milliseconds answer_within{2000};
 };

@@ -137,7 +137,7 @@ struct TokenMask::Channel {
     if (step_of(last) != worker_step) {
       worker_step = step_of(last);
       matcher->accept(token_of(last));
-      if (usual_cost <= limits.eager_for || matcher->has_mask()) {
+      if (usual_cost <= eager_limit() || matcher->has_mask()) {
         compute_mask();
       } else if (std::string why = matcher->failure(); !why.empty()) {
         fail(std::move(why));
@@ -152,6 +152,10 @@ struct TokenMask::Channel {
       return true;
     }
     return sleep(seen);
+  }
+
+  [[nodiscard]] std::chrono::nanoseconds eager_limit() const noexcept {
+    return knows_board && !board->is_slow() ? limits.eager_on_board : limits.eager_for;
   }
 
   // The grammar begins with what its trigger was made of.

@@ -177,10 +177,9 @@ class Grammars {
     }
     expect(different.empty(), what + ": " + std::to_string(n_least) + " tokens as the host's" +
                                   (different.empty() ? "" : "; not" + different));
-    if (is_all_drawn) {
-      expect(device_.n_device() == n_least, what + ": " + std::to_string(device_.n_device()) +
-                                                " of " + std::to_string(n_least) + " on the GPU");
-    }
+    expect(is_all_drawn ? device_.n_device() == n_least : device_.n_device() > 0,
+           what + ": " + std::to_string(device_.n_device()) + " of " + std::to_string(n_least) +
+               " on the GPU");
     return expected;
   }
 
@@ -243,17 +242,22 @@ class Grammars {
   }
 
   void test_crowds() {
+    // Where the machine has no time for a worker its masks are slow, and the crowd is the host's.
     for (const std::size_t n : {2, 4, 8}) {
-      compare(std::to_string(n) + " at once, every second under a grammar", n,
-              [&](RequestSpec& spec, std::size_t i) {
-                set_chain(spec.sampling, i);
-                if (i % 2 == 1) obey(spec, {.n_halved = i % 4 == 1 ? 1 : 6});
-              });
-      compare(std::to_string(n) + " at once, all under grammars that end", n,
-              [&](RequestSpec& spec, std::size_t i) {
-                set_chain(spec.sampling, i + 1);
-                obey(spec, {.ends_after = static_cast<std::int32_t>(10 + 11 * i)});
-              });
+      compare(
+          std::to_string(n) + " at once, every second under a grammar", n,
+          [&](RequestSpec& spec, std::size_t i) {
+            set_chain(spec.sampling, i);
+            if (i % 2 == 1) obey(spec, {.n_halved = i % 4 == 1 ? 1 : 6});
+          },
+          false);
+      compare(
+          std::to_string(n) + " at once, all under grammars that end", n,
+          [&](RequestSpec& spec, std::size_t i) {
+            set_chain(spec.sampling, i + 1);
+            obey(spec, {.ends_after = static_cast<std::int32_t>(10 + 11 * i)});
+          },
+          false);
     }
     // What it gets hangs on when the host comes; what it must not get does not.
     const auto late = requests(4, [&](RequestSpec& spec, std::size_t i) {

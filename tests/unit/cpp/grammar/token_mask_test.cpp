@@ -232,7 +232,7 @@ TEST(a_board_that_comes_late_gets_the_mask_at_hand) {
 
 TEST(a_board_tells_of_a_mask_that_is_not_made) {
   Board on;
-  Fixture fixture(Pace{.fill = 2ms}, {.eager_for = 100us});
+  Fixture fixture(Pace{.fill = 2ms}, {.eager_for = 100us, .eager_on_board = 100us});
   TokenMask& mask = *fixture.mask;
   std::uint64_t state = 1;
   mask.use(on.board);
@@ -253,6 +253,33 @@ TEST(a_board_tells_of_a_mask_that_is_not_made) {
   CHECK(fixture.worker_is_gone());
 }
 
+TEST(masks_that_are_asked_for_elsewhere_are_made_for_a_board_until_it_is_slow) {
+  Board on;
+  Fixture fixture(Pace{.fill = 2ms}, {.eager_for = 100us, .eager_on_board = 10s});
+  TokenMask& mask = *fixture.mask;
+  std::uint64_t state = 1;
+  mask.use(on.board);
+  const auto go_on = [&](std::uint32_t step) {
+    while (!on.reader.has(step) && !on.reader.has(step | unpaced::kMaskLeftOut)) {
+      std::this_thread::yield();
+    }
+    const bool is_made = on.reader.has(step);
+    TokenId token = 0;
+    while (!may_come(state, token)) ++token;
+    CHECK(mask.check(token) == Verdict::kAllowed);
+    mask.accept(token);
+    state = mix(state, token);
+    return is_made;
+  };
+  std::uint32_t step = 0;
+  for (; step < 10; ++step) CHECK(go_on(step));
+  while (!on.board->is_slow()) on.board->count_late();
+  static_cast<void>(go_on(step++));  // under way before
+  for (; step < 20; ++step) CHECK(!go_on(step));
+  fixture.mask.reset();
+  CHECK(fixture.worker_is_gone());
+}
+
 TEST(the_worker_keeps_its_board_until_it_goes) {
   std::atomic<bool> gate{false};
   Board on;
@@ -268,7 +295,7 @@ TEST(the_worker_keeps_its_board_until_it_goes) {
 
 TEST(late_masks_make_a_board_slow) {
   Board on;
-  for (int i = 0; i < 7; ++i) on.board->count_late();
+  for (int i = 0; i < 19; ++i) on.board->count_late();
   CHECK(!on.board->is_slow());
   on.board->count_late();
   CHECK(on.board->is_slow());
