@@ -37,6 +37,7 @@ nb::dict trial_dict(const PhaseTrialReport& trial) {
 nb::dict lane_step_dict(const LaneStepReport& step) {
   nb::dict told;
   told["n_rows"] = step.n_rows;
+  told["n_graph_rows"] = step.n_graph_rows;
   told["kernels"] = step.why.empty() ? "own" : "ggml";
   told["why"] = step.why;
   told["own_us"] = step.own_us;

@@ -55,6 +55,7 @@ struct PromptLengthReport {
 // Steps that so many requests make together, and what the start-up test found.
 struct LaneStepReport {
   std::int32_t n_rows = 0;
+  std::int32_t n_graph_rows = 0;  // with padding
   std::string why;     // why all of its kernels are ggml's; empty: as far as there are ours
   double own_us = 0;   // kAuto, of some numbers of rows: what a step takes without the draw
   double ggml_us = 0;  // likewise, with ggml's kernels

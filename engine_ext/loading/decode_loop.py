@@ -70,9 +70,10 @@ class DecodeLoop:
     lanes_why: str = ""
     """Why no more; empty: as many as were asked for, or as there are slots."""
     lane_steps: Sequence[Mapping[str, str | int | float]] = ()
-    """Steps of several requests together, by their number (n_rows): kernels (own: as far as there
-    are ours, or ggml), why, and with kernels auto own_us and ggml_us, what a step takes without the
-    draw, of those that the start-up test measured; 0: of the others."""
+    """Steps of several requests together, by their number (n_rows), and how many rows the graph has
+    that makes them, with padding (n_graph_rows): kernels (own: as far as there are ours, or ggml),
+    why, and with kernels auto own_us and ggml_us, what a step takes without the draw, of those that
+    the start-up test measured; 0: of the others."""
     prompt_lengths: Sequence[Mapping[str, str | int | float]] = ()
     """Short prompts, by their number of tokens (n_tokens): what computes them (by: graph or
     llama_decode), why, and what the start-up test measured of those it computed: own_ms,

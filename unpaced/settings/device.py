@@ -14,9 +14,9 @@ _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _DENSE: Final = r"\.ffn_(up|down|gate)\."
 _CPU: Final = "CPU"
 _LAYERS: Final = {"auto": -1, "all": -2}
-# Without --lanes: as many as kernels of ours serve together. No more than there are slots, and one
-# where they do not share the KV cells.
-_DEFAULT_LANES: Final = 8
+# Without --lanes: as many as there can be. No more than there are slots, and one where they do not
+# share the KV cells.
+_DEFAULT_LANES: Final = 32
 
 
 def _layers(value: object) -> object:

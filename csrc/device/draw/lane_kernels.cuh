@@ -8,6 +8,8 @@
 namespace unpaced {
 namespace {
 
+__device__ __forceinline__ bool is_padding(const LaneRow& lane) { return lane.control == nullptr; }
+
 __device__ StepRow row_of(const LaneKernelArguments& a, std::int32_t i) {
   const LaneRow& lane = a.lanes[i];
   return {.logits = a.logits + static_cast<std::int64_t>(i) * a.n_vocab,
@@ -26,6 +28,7 @@ __global__ void scan_rows(const __grid_constant__ LaneKernelArguments a) {
   let_later_kernels_start(true);
   await_earlier_kernels();
   const LaneRow& lane = a.lanes[blockIdx.y];
+  if (is_padding(lane)) return;
   scan(a.logits + static_cast<std::int64_t>(blockIdx.y) * a.n_vocab, a.n_vocab, lane.group_best,
        lane.illegal);
 }
@@ -37,6 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ StepRow row;
   await_earlier_kernels();
   const LaneRow& lane = a.lanes[blockIdx.y];
+  if (is_padding(lane)) return;
   const bool needs_cluster = lane.sampling->needs_cluster;
   if (blockIdx.x > 0 && !needs_cluster) return;
   // Only launches that ran ahead of an exit find it set.
@@ -63,7 +67,7 @@ struct FreeRowExit {
 template <class RowExit>
 __device__ __forceinline__ void end_rows(const LaneKernelArguments& a, const RowExit& exit_of) {
   const auto i = static_cast<std::int32_t>(threadIdx.x);
-  const bool has_row = i < a.n_rows;
+  const bool has_row = i < a.n_rows && !is_padding(a.lanes[i]);
   const StepRow row = row_of(a, has_row ? i : 0);
   // As draw_rows(). Of all rows, or of none.
   const bool has_left = row.control->exited != 0;

@@ -62,6 +62,7 @@ __global__ void scan_and_keep_rows(const __grid_constant__ LaneKernelArguments a
   let_later_kernels_start(true);
   await_earlier_kernels();
   const LaneRow& lane = a.lanes[blockIdx.y];
+  if (is_padding(lane)) return;
   const std::int32_t first = first_of_four();
   float x[4];
   read_four(a.logits + static_cast<std::int64_t>(blockIdx.y) * a.n_vocab, a.n_vocab, first, x);
@@ -76,6 +77,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ StepRow row;
   await_earlier_kernels();
   const LaneRow& lane = a.lanes[blockIdx.y];
+  if (is_padding(lane)) return;
   const bool needs_cluster = lane.sampling->needs_cluster;
   if (blockIdx.x > 0 && !needs_cluster) return;
   // Only launches that ran ahead of an exit find it set.
@@ -106,7 +108,10 @@ __global__ void mask_rows(const __grid_constant__ LaneKernelArguments a) {
   let_later_kernels_start(true);
   await_earlier_kernels();
   const LaneRow& lane = a.lanes[blockIdx.y];
-  if (lane.control->exited != 0 || lane.control->verdict != MaskVerdict::kRefused) return;
+  if (is_padding(lane) || lane.control->exited != 0 ||
+      lane.control->verdict != MaskVerdict::kRefused) {
+    return;
+  }
   if (threadIdx.x < kMaskBoardRun) {
     const auto word = static_cast<std::int32_t>(blockIdx.x * kMaskBoardRun + threadIdx.x);
     mask[threadIdx.x] = read_mask_word(lane.mask_board, word);

@@ -34,7 +34,7 @@ struct StepKernelArguments {
   bool keys_are_far;  // as the DrawLaunch has it
 };
 
-// What a lane lends to its row of a step.
+// What a lane lends to its row of a step. All null: the row is padding, and nothing is drawn.
 struct LaneRow {
   std::uint64_t* group_best;
   std::int32_t* illegal;

@@ -1,5 +1,6 @@
 #include "device/lane/lane_inputs.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace unpaced {
@@ -11,10 +12,10 @@ LaneInputs::LaneInputs(std::int32_t n_lanes, std::int32_t n_cells)
 
 void LaneInputs::upload(LlamaBridge& bridge, std::span<Slot* const> slots,
                         std::span<const CellPlan> plans, const Window& window) {
-  const std::size_t n = slots.size();
+  const auto n = static_cast<std::size_t>(window.n_tokens);
   const auto n_kv = static_cast<std::size_t>(window.n_kv);
   std::int32_t* positions = words_.data() + n;
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = *slots[i];
     const std::int32_t cell = plans[i].cells.front();
     words_.data()[i] = slot.next_token;
@@ -23,6 +24,12 @@ void LaneInputs::upload(LlamaBridge& bridge, std::span<Slot* const> slots,
     const std::span<std::uint16_t> mask(mask_.data() + i * n_kv, n_kv);
     bridge.fill_mask(slot.sequence, slot.n_cells(), mask);
     mask[static_cast<std::size_t>(cell)] = 0;
+  }
+  for (std::size_t i = slots.size(); i < n; ++i) {
+    words_.data()[i] = words_.data()[0];
+    positions[i] = positions[0];
+    cells_.data()[i] = cells_.data()[0];
+    std::copy_n(mask_.data(), n_kv, mask_.data() + i * n_kv);
   }
   const auto copy = [&bridge](void* to, const void* from, std::size_t n_bytes) {
     cuda_check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, bridge.stream()),

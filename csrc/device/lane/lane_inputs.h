@@ -17,7 +17,8 @@ class LaneInputs {
   LaneInputs(std::int32_t n_lanes, std::int32_t n_cells);
 
   // Enqueues each slot's next token, where it goes and what it sees, by row. plans: likewise, and
-  // in the window. Throws as cuda_check().
+  // in the window. Rows of the window beyond these are padding: they repeat the first row's step,
+  // and write to its cell what it writes. Throws as cuda_check().
   void upload(LlamaBridge& bridge, std::span<Slot* const> slots, std::span<const CellPlan> plans,
               const Window& window);
 

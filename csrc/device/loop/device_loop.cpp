@@ -122,7 +122,10 @@ bool DeviceLoop::try_launch(std::span<Slot* const> slots, const SamplerOf& sampl
 
   const std::int32_t n_steps = enter_window(plans);
   draws_ = *draws;
-  static_cast<void>(graphs().get(window_));  // captured before anything is written
+  // Captured before anything is written, and not while the GPU makes an earlier window's steps: the
+  // scheduler may place a larger window's tensors anew, and waits for the GPU before it does. No
+  // token would be seen until all of those steps are made.
+  static_cast<void>(graphs().get(window_));
 
   stream_is_busy_ = true;
   take_lanes(slots, sampler_of);
@@ -138,7 +141,6 @@ bool DeviceLoop::try_launch(std::span<Slot* const> slots, const SamplerOf& sampl
   if (slots.size() > 1 || is_masked()) upload_rows();
   n_launched_ = 0;
   fly();
-  prepare_next_window();
   return true;
 }
 
@@ -177,10 +179,11 @@ void DeviceLoop::take_lanes(std::span<Slot* const> slots, const SamplerOf& sampl
 }
 
 void DeviceLoop::upload_rows() {
-  for (std::size_t i = 0; i < flight_.size(); ++i) {
-    row_staging_.data()[i] = flight_[i]->shared_row();
+  const auto n_rows = static_cast<std::size_t>(window_.n_outputs);
+  for (std::size_t i = 0; i < n_rows; ++i) {
+    row_staging_.data()[i] = i < flight_.size() ? flight_[i]->shared_row() : LaneRow{};
   }
-  cuda_check(cudaMemcpyAsync(rows_.data(), row_staging_.data(), flight_.size() * sizeof(LaneRow),
+  cuda_check(cudaMemcpyAsync(rows_.data(), row_staging_.data(), n_rows * sizeof(LaneRow),
                              cudaMemcpyHostToDevice, bridge_.stream()),
              "cudaMemcpyAsync");
 }

@@ -69,6 +69,12 @@ class DeviceLoop {
   [[nodiscard]] const DrawLaunch& draw() const noexcept { return draw_; }
 
   [[nodiscard]] std::size_t n_lanes() const noexcept { return lanes_.size(); }
+  // Rows of the graph that steps of so many lanes have. From nine on they are rounded up to eights,
+  // so that a crowd which grows and shrinks has few graphs: ggml's kernels take columns in eights,
+  // and lose nothing by it. Rows that are nobody's are padding.
+  [[nodiscard]] std::int32_t n_graph_rows(std::size_t n_lanes) const noexcept;
+  // Every number of rows has graphs of its own from now on.
+  void stop_padding() noexcept { pads_ = false; }
   // The one that a sequence alone has.
   [[nodiscard]] Lane& lane() noexcept { return lanes_.front(); }
   [[nodiscard]] const Lane& lane() const noexcept { return lanes_.front(); }
@@ -171,7 +177,8 @@ class DeviceLoop {
                                                    const DrawLaunch& draw) const noexcept;
   // Sets the window that the plans' first steps are in. Returns how many of their steps are.
   [[nodiscard]] std::int32_t enter_window(std::span<const CellPlan> plans);
-  void prepare_next_window();
+  // How many windows' graphs are captured before they are wanted.
+  [[nodiscard]] std::int32_t n_windows_ahead(std::int32_t n_rows) const noexcept;
 
   // device_silence.cpp
   // Sleeps until the next look. False: it was woken before.
@@ -202,6 +209,7 @@ class DeviceLoop {
   std::vector<Lane*> flight_;
   std::vector<std::int32_t> sequences_;  // scratch
   Draws draws_ = Draws::kFree;
+  bool pads_ = true;
   bool stream_is_busy_ = false;  // launches since the last wait for the stream
   StreamMarker marker_;
   StepPacer pacer_;

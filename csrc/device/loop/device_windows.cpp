@@ -9,7 +9,13 @@
 namespace unpaced {
 namespace {
 
+// One lane's windows that are captured at the start.
 constexpr std::int32_t kWindowsAhead = 16;
+// Of a crowd: a window for each row, and at least so many.
+constexpr std::int32_t kCrowdWindowsLeast = 4;
+// Up to here ggml has a kernel for each number of columns; those for more take them in eights.
+constexpr std::int32_t kExactRows = 8;
+constexpr std::int32_t kPaddedRows = 8;
 
 // Behind a copy, which is no kernel.
 DrawLaunch after_copy(DrawLaunch draw) {
@@ -95,8 +101,15 @@ void DeviceLoop::forget_graphs() noexcept {
   stepwise_graphs_.clear();
 }
 
+std::int32_t DeviceLoop::n_graph_rows(std::size_t n_lanes) const noexcept {
+  const auto n = static_cast<std::int32_t>(n_lanes);
+  if (!pads_ || n <= kExactRows) return n;
+  const std::int32_t n_padded = (n + kPaddedRows - 1) / kPaddedRows * kPaddedRows;
+  return std::min(n_padded, static_cast<std::int32_t>(lanes_.size()));
+}
+
 std::int32_t DeviceLoop::enter_window(std::span<const CellPlan> plans) {
-  const auto n_rows = static_cast<std::int32_t>(plans.size());
+  const std::int32_t n_rows = n_graph_rows(plans.size());
   const std::size_t n_planned = plans.front().cells.size();
   std::int32_t n_used = plans.front().n_used;
   std::int32_t n_steps = 0;
@@ -111,15 +124,16 @@ std::int32_t DeviceLoop::enter_window(std::span<const CellPlan> plans) {
 }
 
 void DeviceLoop::prepare_windows() {
-  const auto n_lanes = static_cast<std::int32_t>(lanes_.size());
   wanted_.clear();
-  for (std::int32_t n_rows = 1; n_rows <= n_lanes; ++n_rows) {
-    // Rows share the cells, so crowds are through with the first windows sooner; and few are large.
-    const std::int32_t n_windows = std::max(1, kWindowsAhead / bridge_.n_streams() / n_rows);
-    for (std::int32_t stream = 0; stream < bridge_.n_streams(); ++stream) {
-      std::int32_t n_kv = 0;
-      for (std::int32_t i = 0; i < n_windows && n_kv < bridge_.n_cells(); ++i) {
-        n_kv = bridge_.window_cells(n_kv + 1);
+  std::int32_t n_kv = 0;
+  for (std::int32_t i = 0; n_kv < bridge_.n_cells(); ++i) {
+    n_kv = bridge_.window_cells(n_kv + 1);
+    bool is_wanted = false;
+    for (std::size_t n_lanes = 1; n_lanes <= lanes_.size(); ++n_lanes) {
+      const auto n_rows = static_cast<std::int32_t>(n_lanes);
+      if (n_graph_rows(n_lanes) != n_rows || i >= n_windows_ahead(n_rows)) continue;
+      is_wanted = true;
+      for (std::int32_t stream = 0; stream < bridge_.n_streams(); ++stream) {
         const Window window{stream, n_kv, n_rows, n_rows};
         if (n_rows == 1) {
           static_cast<void>(graphs_.get(window));
@@ -128,7 +142,14 @@ void DeviceLoop::prepare_windows() {
         }
       }
     }
+    if (!is_wanted) return;
   }
+}
+
+std::int32_t DeviceLoop::n_windows_ahead(std::int32_t n_rows) const noexcept {
+  if (n_rows == 1) return std::max(1, kWindowsAhead / bridge_.n_streams());
+  // Rows share the cells, so crowds are through with the first windows sooner.
+  return std::max(kCrowdWindowsLeast, n_rows);
 }
 
 bool DeviceLoop::use_idle_time() {
@@ -145,23 +166,6 @@ bool DeviceLoop::use_idle_time() {
     wanted_.clear();  // mostly for want of device memory; who needs one tries again
   }
   return true;
-}
-
-void DeviceLoop::prepare_next_window() {
-  // The GPU is busy meanwhile.
-  Window next = window_;
-  next.n_kv = bridge_.window_cells(window_.n_kv + 1);
-  std::int32_t n_used = 0;
-  for (const Lane* lane : flight_) n_used = std::max(n_used, lane->last_cell() + 1);
-  const bool is_next = bridge_.window_cells(n_used + window_.n_outputs) != window_.n_kv;
-  if (!is_next || graphs().has(next)) return;
-  try {
-    static_cast<void>(graphs().get(next));
-  } catch (const EngineLost&) {
-    throw;
-  } catch (const std::exception&) {
-    // The steps at hand are well without it; the next ones see to it.
-  }
 }
 
 }  // namespace unpaced

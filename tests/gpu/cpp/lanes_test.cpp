@@ -28,7 +28,7 @@ class Crowds {
       : model_(model), host_(host), device_(device), n_lanes_(n_lanes) {}
 
   void test() {
-    for (std::size_t n = 2; n <= n_lanes_; n = n < 8 ? n + 1 : n + 4) {
+    for (std::size_t n = 2; n <= n_lanes_; n = n < 8 ? n + 1 : n + 3) {
       compare(std::to_string(n) + " greedy", requests(n, [](RequestSpec&, std::size_t) {}));
     }
     compare("8 seeded chains that end one after the other",
@@ -211,7 +211,7 @@ void run(const char* path, DecodeLoop loop, std::int32_t n_lanes) {
   Stage on_host(*steppers.model, *steppers.host, steppers.counters);
   Stage on_device(*steppers.model, *steppers.device, steppers.counters);
   for (const LaneStepReport& step : steppers.device->lane_steps()) {
-    std::printf("  %d rows: %s, own %.0f us, ggml %.0f us\n", step.n_rows,
+    std::printf("  %d rows of %d: %s, own %.0f us, ggml %.0f us\n", step.n_rows, step.n_graph_rows,
                 step.why.empty() ? "own" : step.why.c_str(), step.own_us, step.ggml_us);
   }
   Crowds(*steppers.model, on_host, on_device, static_cast<std::size_t>(n_lanes)).test();

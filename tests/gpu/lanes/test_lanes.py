@@ -55,6 +55,17 @@ async def test_crowds_have_the_hosts_tokens(loop: Loop, architecture: str, tmp_p
     await run_gpu_program(Path(PROGRAMS) / "lanes_test", str(model), loop)
 
 
+# From nine on a graph has rows of padding.
+@pytest.mark.parametrize("architecture", ["llama", "llama-moe", "gemma"])
+@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+async def test_crowds_of_more_than_eight_have_the_hosts_tokens(
+    architecture: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.gguf"
+    write_random_model(model, architecture)
+    await run_gpu_program(Path(PROGRAMS) / "lanes_test", str(model), "device", "32")
+
+
 @pytest.mark.parametrize("n", [2, 4, 8])
 @pytest.mark.parametrize("loop", ["device", "ahead"])
 async def test_streams_at_once_are_the_loops(loop: Loop, n: int) -> None:

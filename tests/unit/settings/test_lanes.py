@@ -10,9 +10,11 @@ from unpaced.settings import SettingsError
 
 
 @pytest.mark.parametrize(
-    ("flags", "n"), [((), 8), (("-np", "16"), 8), (("--lanes", "1"), 1), (("--lanes", "32"), 32)]
+    ("flags", "n"), [((), 32), (("-np", "16"), 32), (("--lanes", "1"), 1), (("--lanes", "8"), 8)]
 )
-def test_lanes_are_what_is_asked_for_and_else_eight(flags: tuple[str, ...], n: int) -> None:
+def test_lanes_are_what_is_asked_for_and_else_as_many_as_there_can_be(
+    flags: tuple[str, ...], n: int
+) -> None:
     assert read_settings([*flags]).engine_config().n_lanes == n
 
 

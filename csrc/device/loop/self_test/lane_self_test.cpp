@@ -118,7 +118,7 @@ std::vector<CellPlan> LaneSelfTest::open_next(std::size_t n_rows) {
   if (plans.front().cells.empty()) throw std::runtime_error("self-test: no KV cell");
   std::int32_t n_used = plans.front().n_used;
   for (const CellPlan& plan : plans) n_used = std::max(n_used, plan.cells.front() + 1);
-  const auto n = static_cast<std::int32_t>(n_rows);
+  const std::int32_t n = loop_.n_graph_rows(n_rows);
   const Window window{plans.front().stream, bridge_.window_cells(n_used), n, n};
   bridge_.open(window);
   loop_.inputs().upload(bridge_, members(n_rows), plans, window);

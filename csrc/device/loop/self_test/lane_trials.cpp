@@ -18,8 +18,10 @@ bool is_measured(std::int32_t n_rows, std::int32_t n_lanes) noexcept {
   return n_rows == 2 || n_rows == 4 || n_rows == std::min(n_lanes, kRowsOfOneKernel);
 }
 
+// Of more rows the fewest, the half and all of a graph's, and as many as there are.
 bool is_checked(std::int32_t n_rows, std::int32_t n_lanes) noexcept {
-  return n_rows <= kRowsOfOneKernel || n_rows % kRowsOfOneKernel == 0 || n_rows == n_lanes;
+  const std::int32_t n_last = n_rows % kRowsOfOneKernel;
+  return n_rows <= kRowsOfOneKernel || n_last <= 1 || n_last == 5 || n_rows == n_lanes;
 }
 
 }  // namespace
@@ -47,14 +49,23 @@ std::vector<LaneStepReport> LaneTrials::run(StepKernels kernels) {
 }
 
 void LaneTrials::check(LaneStepReport& report) {
+  const auto n_rows = static_cast<std::size_t>(report.n_rows);
   try {
-    test_.check(static_cast<std::size_t>(report.n_rows));
+    test_.check(n_rows);
   } catch (const EngineLost&) {
     throw;
   } catch (const std::exception& e) {
-    if (!step_.has_own(report.n_rows)) throw;
-    leave_to_ggml(report, e.what());
+    if (step_.has_own(report.n_rows)) {
+      leave_to_ggml(report, e.what());
+    } else if (loop_.n_graph_rows(n_rows) != report.n_rows) {
+      clear_loop();
+      loop_.stop_padding();
+      test_.check(n_rows);
+    } else {
+      throw;
+    }
   }
+  report.n_graph_rows = loop_.n_graph_rows(n_rows);
   if (report.why.empty()) report.why = step_.why_ggml(report.n_rows);
   if (report.why.empty() && !step_.has_own(report.n_rows)) {
     report.why = "there are no kernels of ours for such a step";
@@ -74,11 +85,15 @@ void LaneTrials::leave_to_ggml(LaneStepReport& report, const std::string& why) {
   if (!report.why.empty()) return;
   report.why = why;
   step_.leave_rows(report.n_rows, why);
+  clear_loop();
+  test_.check(static_cast<std::size_t>(report.n_rows));
+}
+
+void LaneTrials::clear_loop() {
   loop_.drop();
   loop_.wait_for_stream();
   loop_.unseat();
   loop_.forget_graphs();
-  test_.check(static_cast<std::size_t>(report.n_rows));
 }
 
 }  // namespace unpaced

@@ -10,7 +10,8 @@
 
 namespace unpaced {
 
-// Each number of rows is tested with kernels of ours, and with ggml's where these differ. With
+// Each number of rows is tested with kernels of ours, and with ggml's where these differ; and with
+// padding, which stops where bits are others with it. With
 // kAuto the steps are timed, and from the fewest rows on for which ggml's are faster they are
 // ggml's: columns cost ours more than rows do.
 class LaneTrials {
@@ -27,6 +28,8 @@ class LaneTrials {
  private:
   void check(LaneStepReport& report);
   void measure(LaneStepReport& report);
+  // Of steps and graphs.
+  void clear_loop();
   void leave_to_ggml(LaneStepReport& report, const std::string& why);
 
   LaneSelfTest test_;
