@@ -12,7 +12,7 @@ namespace {
 // One lane's windows that are captured at the start.
 constexpr std::int32_t kWindowsAhead = 16;
 // Of a crowd: a window for each row, and at least so many.
-constexpr std::int32_t kCrowdWindowsLeast = 4;
+constexpr std::int32_t kCrowdWindowsLeast = 8;
 // Up to here ggml has a kernel for each number of columns; those for more take them in eights.
 constexpr std::int32_t kExactRows = 8;
 constexpr std::int32_t kPaddedRows = 8;
