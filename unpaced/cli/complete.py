@@ -1,7 +1,9 @@
 """`unpaced complete`: a prompt from the command line to a running server."""
 
 import argparse
+import contextlib
 import json
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -47,7 +49,10 @@ def complete_parser() -> argparse.ArgumentParser:
 
 
 def complete(arguments: Sequence[str]) -> int:
-    """Print the completion as it comes. Returns 1 if the server refuses or cannot be reached."""
+    """Print the completion as it comes. Returns 1 if the server refuses or cannot be reached.
+
+    Ctrl-C ends the process by the signal, as if Python had no handler for it.
+    """
     given = complete_parser().parse_args(arguments)
     body = {
         "prompt": sys.stdin.read() if given.prompt == "-" else given.prompt,
@@ -59,10 +64,27 @@ def complete(arguments: Sequence[str]) -> int:
     }
     key = default_key() if given.api_key is None else given.api_key
     try:
-        return _print_stream(given.url.rstrip("/"), body, key)
+        with _ended_by_ctrl_c():
+            return _print_stream(given.url.rstrip("/"), body, key)
     except httpx.HTTPError as error:
         print(f"{given.url}: {error}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Leaves SIGINT to the kernel, which closes the connection: the server stops.
+
+    Python's own handler raises wherever the program happens to be, also between the acquisition of
+    a lock of httpcore and the block that releases it, which the end of the connection waits for.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # not where somebody ignores it, as nohup's jobs do
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _print_stream(url: str, body: dict[str, Any], key: str) -> int:
