@@ -59,8 +59,7 @@ def build_image() -> None:
     """As `docker build` would, unless UNPACED_IMAGE names one. Minutes."""
     if "UNPACED_IMAGE" in os.environ:
         return
-    if subprocess.run(with_storage("buildah", "inspect", BASE), capture_output=True).returncode:
-        _make_base()
+    make_base()
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as pip_conf:
         pip_conf.write(_pip_conf())
         pip_conf.flush()
@@ -141,12 +140,19 @@ def run_command(*options: str) -> list[str]:
     """`podman run OPTIONS IMAGE` as far as this machine's kernel and rights allow it."""
     # Where cgroups are of both versions crun refuses to start; limits may not be raised everywhere.
     limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
+    return [*podman_command(), "run", "--network", "host", *limits, *options, IMAGE]
+
+
+def podman_command() -> list[str]:
+    """podman with a runtime that starts on this machine."""
     runtime = ("--runtime", "runc", "--cgroup-manager", "cgroupfs") if shutil.which("runc") else ()
-    return ["podman", *runtime, "run", "--network", "host", *limits, *options, IMAGE]
+    return ["podman", *runtime]
 
 
-def _make_base() -> None:
-    """A Debian with its own Python takes the place of python:3.x-slim."""
+def make_base() -> None:
+    """A Debian with its own Python takes the place of python:3.x-slim; once for each store."""
+    if not subprocess.run(with_storage("buildah", "inspect", BASE), capture_output=True).returncode:
+        return
     suite = re.search(r"^ARG BASE=.*-(\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert suite is not None
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:

@@ -7,12 +7,12 @@ import json
 import os
 import re
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tests.support.docker_compose import docker_compose
 from unpaced.settings import Settings
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -22,13 +22,8 @@ GPU: Final = ("deploy/compose.yaml", "deploy/compose.gpu.yaml")
 
 def asked(files: tuple[str, ...], **variables: str) -> subprocess.CompletedProcess[str]:
     """`docker compose config` with these files; skips without the program."""
-    package = find_spec("compose")
-    if package is None or package.origin is None:
-        pytest.skip("no docker-compose (make test-deploy installs it)")
     named = [word for file in files for word in ("-f", file)]
-    # The package's own script for it has no exit status.
-    program = str(Path(package.origin).with_name("docker-compose"))
-    command = [program, *named, "config", "--format", "json"]
+    command = [docker_compose(), *named, "config", "--format", "json"]
     env = {"PATH": os.environ["PATH"], **variables}
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
