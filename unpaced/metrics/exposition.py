@@ -13,6 +13,7 @@ from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
 from unpaced.metrics.histogram import HistogramFamily
+from unpaced.metrics.number import NumberFamily
 
 # From here on Go writes an exponent, and the library does as Go does.
 _EXPONENT_FROM: Final = 1e6
@@ -42,7 +43,9 @@ class Exposition:
         parts: list[str] = []
         for family in families:
             parts.append(self._beginning(family))
-            if isinstance(family, HistogramFamily):
+            if isinstance(family, NumberFamily):
+                parts.append(f"{_text(family.value)}\n")
+            elif isinstance(family, HistogramFamily):
                 self._write_histograms(parts, family)
             else:
                 self._write_samples(parts, family.samples)
@@ -71,12 +74,14 @@ class Exposition:
                 parts.append(f"{head}{value if value < _EXPONENT_FROM else _text(value)}\n")
 
     def _beginning(self, family: Metric) -> str:
-        key = (family.type, family.name)
+        is_number = isinstance(family, NumberFamily)
+        key = (family.type, family.name, is_number)
         lines = self._heads.get(key)
         if lines is None:
             kind, ending = _KINDS[family.type]
             name, text = f"{family.name}{ending}", _escaped(family.documentation)
-            lines = self._heads[key] = f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+            lines = f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+            self._heads[key] = lines = f"{lines}{name} " if is_number else lines
         return lines
 
 

@@ -17,6 +17,7 @@ from unpaced.completion.slot_table import SlotTable
 from unpaced.metrics.histogram import HistogramFamily
 from unpaced.metrics.kv_use import KvUse
 from unpaced.metrics.loop_lag import LoopLag
+from unpaced.metrics.number import NumberFamily
 from unpaced.metrics.step_metrics import step_metrics
 from unpaced.request.model_host import ModelHost
 
@@ -99,7 +100,7 @@ class LiveCollector(Collector):
             ("engine_window_graphs", "Decode graphs in the GPU's cache", stats.n_window_graphs),
             ("engine_prompt_graphs", "Prompt graphs in the GPU's cache", stats.n_prompt_graphs),
         ):
-            yield GaugeMetricFamily(f"unpaced_{name}", text, value=float(value))
+            yield NumberFamily("gauge", f"unpaced_{name}", text, value)
 
     def _counters(self, stats: EngineStats) -> Iterator[Metric]:
         for name, text, count in (
@@ -171,7 +172,7 @@ class LiveCollector(Collector):
             ("engine_ring_full", "Times the decode thread waited for us", stats.n_ring_full),
             ("engine_wakeups", "Times the engine woke the front end", stats.n_event_writes),
         ):
-            yield CounterMetricFamily(f"unpaced_{name}", text, value=float(count))
+            yield NumberFamily("counter", f"unpaced_{name}", text, count)
         on_host = CounterMetricFamily(
             "unpaced_engine_host_requests",
             "Requests whose tokens the host drew, at least in part, although the GPU runs the loop",
@@ -203,10 +204,11 @@ class LiveCollector(Collector):
             and settings.decode_loop in ("auto", "device")
         )
         is_missed = is_ready and is_expected and engine.decode_loop.loop != "device"
-        yield GaugeMetricFamily(
+        yield NumberFamily(
+            "gauge",
             "unpaced_decode_loop_missed",
             "1: the GPU should run the token loop and does not; unpaced_decode_loop_info says why",
-            float(is_missed),
+            is_missed,
         )
         if is_ready:
             loop = engine.decode_loop

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from unpaced.metrics.histogram import Histogram, HistogramFamily
 from unpaced.metrics.model_metrics import ModelMetrics
+from unpaced.metrics.number import NumberFamily
 
 if TYPE_CHECKING:
     from unpaced.completion.choice import Choice
@@ -110,8 +111,11 @@ class Metrics(Collector):
         for reason, n in self._rejected.items():
             rejected.add_metric((reason,), n)
         yield rejected
-        yield CounterMetricFamily(
-            "unpaced_log_lines_dropped", "Log lines that nobody read", self.count_dropped_log()
+        yield NumberFamily(
+            "counter",
+            "unpaced_log_lines_dropped",
+            "Log lines that nobody read",
+            self.count_dropped_log(),
         )
         yield from self._token_families()
         yield from self._end_families()

@@ -2,14 +2,10 @@
 
 from collections.abc import Iterator
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import HistogramMetricFamily, Metric
 
 from engine_ext import StepStats
+from unpaced.metrics.number import NumberFamily
 
 
 def step_metrics(stats: StepStats) -> Iterator[Metric]:
@@ -24,7 +20,7 @@ def step_metrics(stats: StepStats) -> Iterator[Metric]:
         ("steps", "Steps that computed prompt tokens beside slots that decode", stats.n_beside),
         ("tokens", "Prompt tokens computed beside slots that decode", stats.n_tokens_beside),
     ):
-        yield CounterMetricFamily(f"unpaced_engine_prefill_beside_{name}", text, value=float(n))
+        yield NumberFamily("counter", f"unpaced_engine_prefill_beside_{name}", text, n)
     for name, text, value in (
         (
             "prefill_beside_most_tokens",
@@ -52,7 +48,7 @@ def step_metrics(stats: StepStats) -> Iterator[Metric]:
             stats.gap_us_max / 1e6,
         ),
     ):
-        yield GaugeMetricFamily(f"unpaced_engine_{name}", text, value=value)
+        yield NumberFamily("gauge", f"unpaced_engine_{name}", text, value)
 
 
 def batch_buckets(stats: StepStats) -> list[tuple[str, float]]:

@@ -19,6 +19,7 @@ from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
 from unpaced.metrics.exposition import Exposition
 from unpaced.metrics.histogram import Histogram, HistogramFamily
+from unpaced.metrics.number import NumberFamily
 
 VALUES = (
     *(0.0, -0.0, 1.0, -1.0, 0.1, 1e-7, 1e-5, 999999.0, 999999.9, 1e6, 1234567.0, 123456789.125),
@@ -91,3 +92,13 @@ def test_a_histogram_s_family_is_the_library_s() -> None:
         assert exposition.write([ours]) == of_library([library])
         histogram.observe(0.1)
         library.samples = ours.samples
+
+
+def test_a_number_s_family_is_the_library_s() -> None:
+    exposition = Exposition()
+    for value in VALUES[:-1]:  # NaN is not equal to itself
+        numbers = [NumberFamily("counter", "a", ODD, value), NumberFamily("gauge", "b", "", value)]
+        library = [CounterMetricFamily("a", ODD, value), GaugeMetricFamily("b", "", value)]
+        assert numbers == library
+        assert exposition.write(numbers) == of_library(library)
+        assert exposition.write(library) == of_library(library)  # whoever's it is
