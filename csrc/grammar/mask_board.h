@@ -56,12 +56,16 @@ class MaskBoard {
   [[nodiscard]] const std::uint32_t* reader() const noexcept { return reader_; }
 
   // Drawing thread only: whether a step's mask was there when it was wanted.
-  void count_in_time() noexcept { lateness_ -= lateness_ > 0 ? 1 : 0; }
+  void count_in_time() noexcept {
+    lateness_ -= lateness_ > 0 ? 1 : 0;
+    if (lateness_ <= kLatest / 2) is_slow_.store(false, std::memory_order_relaxed);
+  }
   void count_late() noexcept {
-    lateness_ += kLateWeight;
+    lateness_ = std::min(lateness_ + kLateWeight, kLatest);
     if (lateness_ >= kLatest) is_slow_.store(true, std::memory_order_relaxed);
   }
-  // Any thread. More than one mask in nine has come late for a while: asking for each is better.
+  // Any thread. More than one mask in nine has come late for a while: asking for each is better,
+  // until some eighty have been in time.
   [[nodiscard]] bool is_slow() const noexcept { return is_slow_.load(std::memory_order_relaxed); }
 
  private:

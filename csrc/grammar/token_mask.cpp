@@ -54,6 +54,7 @@ std::optional<TokenMask::Verdict> TokenMask::check_within(TokenId token,
                                                           std::chrono::nanoseconds limit) noexcept {
   Channel& c = *channel_;
   if (c.waits) return Verdict::kAllowed;
+  if (c.board != nullptr && c.board->is_slow() && c.has_mask()) c.board->count_in_time();
   const auto verdict = c.wait_for_verdict(token, limit);
   c.is_asked = !verdict.has_value();
   return verdict;

@@ -85,7 +85,8 @@ class TokenMask {
 
   // Drawing thread only, once: from now on the worker leaves every mask that it makes on the board
   // as well, for a drawer that need not call check(). The thread that called this does for it what
-  // is the drawing thread's, accept() for one.
+  // is the drawing thread's, accept() for one. While the board is slow, check() counts the masks
+  // that it finds ready as in time.
   void use(std::shared_ptr<MaskBoard> board) noexcept;
   // The board; null: there is none.
   [[nodiscard]] MaskBoard* board() const noexcept;

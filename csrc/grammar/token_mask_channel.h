@@ -228,6 +228,11 @@ struct TokenMask::Channel {
     post();
   }
 
+  // Drawing thread: the step's mask is there.
+  [[nodiscard]] bool has_mask() const noexcept {
+    return mask_step.load(std::memory_order_acquire) == step;
+  }
+
   // Drawing thread: the verdict on what was asked, if there is one.
   bool has_verdict(TokenId token, Verdict& verdict) noexcept {
     const std::uint32_t refused = n_refused.load(std::memory_order_acquire);
@@ -236,7 +241,7 @@ struct TokenMask::Channel {
       verdict = Verdict::kAllowed;
     } else if (failed.load(std::memory_order_acquire)) {
       verdict = Verdict::kFailed;
-    } else if (mask_step.load(std::memory_order_acquire) == step) {
+    } else if (has_mask()) {
       verdict = has_bit(token) ? Verdict::kAllowed : Verdict::kDenied;
     } else if (allowed.load(std::memory_order_acquire) == pack(step, token)) {
       verdict = Verdict::kAllowed;

@@ -90,7 +90,9 @@ FinishReason DeviceStepper::end_under_grammar(Lane& lane) const {
 
 bool DeviceStepper::follow(Lane& lane, TokenId token) {
   TokenMask* mask = lane.slot()->spec->mask.get();
-  if (mask == nullptr || loop_.is_stepwise()) return false;
+  if (mask == nullptr) return false;
+  // Its masks come in time again: the loop can draw under them.
+  if (loop_.is_stepwise()) return mask->board() != nullptr && !mask->board()->is_slow();
   const bool waited = mask->waits();
   mask->accept(token);
   // The tokens that can end the wait are among the pause tokens.

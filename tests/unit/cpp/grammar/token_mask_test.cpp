@@ -311,6 +311,32 @@ TEST(late_masks_make_a_board_slow) {
     for (int i = 0; i < 4; ++i) on.board->count_in_time();
   }
   CHECK(on.board->is_slow());
+  on.board->count_late();  // no later than slow
+  for (int i = 0; i < 79; ++i) on.board->count_in_time();
+  CHECK(on.board->is_slow());
+  on.board->count_in_time();
+  CHECK(!on.board->is_slow());
+}
+
+TEST(masks_that_are_there_when_they_are_asked_for_make_a_slow_board_fast_again) {
+  Board on;
+  Fixture fixture(Pace{}, {.eager_for = 10s});
+  TokenMask& mask = *fixture.mask;
+  mask.use(on.board);
+  while (!on.board->is_slow()) on.board->count_late();
+  std::uint64_t state = 1;
+  for (std::uint32_t step = 0; step < 80; ++step) {
+    CHECK(on.board->is_slow());
+    while (!on.reader.has(step)) std::this_thread::yield();
+    TokenId token = 0;
+    while (!may_come(state, token)) ++token;
+    CHECK(mask.check(token) == Verdict::kAllowed);
+    mask.accept(token);
+    state = mix(state, token);
+  }
+  CHECK(!on.board->is_slow());
+  fixture.mask.reset();
+  CHECK(fixture.worker_is_gone());
 }
 
 TEST(a_limited_wait_ends_without_a_verdict_until_there_is_one) {
