@@ -23,10 +23,10 @@ import random
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from tests.bench.rig.hardware import describe_hardware, physical_cores
 from tests.bench.rig.peer import Peer, layers_as_ours
 from tests.bench.rig.server_process import ServerProcess, free_port, running, unpaced_command
 from tests.bench.rig.sse_client import StreamTiming, post_json, stream_completion
+from tests.support.repeatedly import repeatedly
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "engine_ext/models/demo.gguf"
@@ -109,23 +110,10 @@ def longest_gap_s(timing: StreamTiming) -> float:
     return max((b - a for a, b in itertools.pairwise(timing.arrivals_s)), default=0.0)
 
 
-@contextlib.contextmanager
-def busy_front_end(port: int) -> Iterator[None]:
+def busy_front_end(port: int) -> AbstractContextManager[None]:
     """Another client asks for 2000 words to be tokenised, 50 times a second."""
-    ended = threading.Event()
     text = {"content": prompt(1, 2000)}
-
-    def ask() -> None:
-        while not ended.wait(0.02):
-            post_json(port, "/tokenize", text)
-
-    client = threading.Thread(target=ask)
-    client.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        client.join()
+    return repeatedly(lambda: post_json(port, "/tokenize", text), every_s=0.02)
 
 
 @contextlib.contextmanager

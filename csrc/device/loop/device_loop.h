@@ -26,6 +26,9 @@
 
 namespace unpaced {
 
+// Up to here ggml has kernels for one number of rows alone; those for more take rows in so many.
+inline constexpr std::int32_t kRowsOfOneKernel = 8;
+
 // Decode thread only. Steps go from launch() over pauses to land(), or to drop(). Several sequences
 // make each step together and leave together: a row each, in the order in which launch() has them.
 // What waits for the GPU, or gives it work, throws EngineLost where the GPU is of no use any more,

@@ -13,9 +13,6 @@ namespace {
 constexpr std::int32_t kWindowsAhead = 16;
 // Of a crowd: a window for each row, and at least so many.
 constexpr std::int32_t kCrowdWindowsLeast = 8;
-// Up to here ggml has a kernel for each number of columns; those for more take them in eights.
-constexpr std::int32_t kExactRows = 8;
-constexpr std::int32_t kPaddedRows = 8;
 
 // Behind a copy, which is no kernel.
 DrawLaunch after_copy(DrawLaunch draw) {
@@ -103,8 +100,8 @@ void DeviceLoop::forget_graphs() noexcept {
 
 std::int32_t DeviceLoop::n_graph_rows(std::size_t n_lanes) const noexcept {
   const auto n = static_cast<std::int32_t>(n_lanes);
-  if (!pads_ || n <= kExactRows) return n;
-  const std::int32_t n_padded = (n + kPaddedRows - 1) / kPaddedRows * kPaddedRows;
+  if (!pads_ || n <= kRowsOfOneKernel) return n;
+  const std::int32_t n_padded = (n + kRowsOfOneKernel - 1) / kRowsOfOneKernel * kRowsOfOneKernel;
   return std::min(n_padded, static_cast<std::int32_t>(lanes_.size()));
 }
 

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,7 @@ from tests.support.image import (
 )
 from tests.support.monitoring.prometheus import Prometheus
 from tests.support.patience import patience
+from tests.support.repeatedly import repeatedly
 from unpaced.cli.chat.own_server import short_folder
 from unpaced.settings.model import DEMO_MODEL
 
@@ -120,24 +122,15 @@ def engine(folder: Path) -> Iterator[dict[str, str]]:
         process.wait(30)
 
 
-@contextlib.contextmanager
-def health_checks(env: dict[str, str]) -> Iterator[None]:
+def health_checks(env: dict[str, str]) -> AbstractContextManager[None]:
     """Each container's HEALTHCHECK once a second, as systemd's timers have podman do it."""
-    is_over = threading.Event()
+    ask = {"check": False, "env": {**os.environ, **env}, "stderr": subprocess.DEVNULL}
 
     def check() -> None:
-        ask = {"check": False, "env": {**os.environ, **env}, "stderr": subprocess.DEVNULL}
-        while not is_over.wait(1):
-            for name in tool("podman", "ps", "--quiet", **ask).stdout.split():
-                tool("podman", "healthcheck", "run", name, **ask)
+        for name in tool("podman", "ps", "--quiet", **ask).stdout.split():
+            tool("podman", "healthcheck", "run", name, **ask)
 
-    checking = threading.Thread(target=check)
-    checking.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        checking.join()
+    return repeatedly(check, every_s=1)
 
 
 @pytest.fixture(scope="module")

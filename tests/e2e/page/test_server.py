@@ -1,10 +1,8 @@
 """The page and a real server: keys, the live view, a server that dies and comes back, logs."""
 
-import contextlib
 import os
 import signal
-import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
@@ -13,6 +11,7 @@ import pytest
 from tests.bench.rig.server_process import free_port, running
 from tests.support.page.browser import ENTER, Browser
 from tests.support.page.page_user import LAST
+from tests.support.repeatedly import repeatedly
 from tests.support.server import UNPACED, Server, serving
 
 _STATE = "return document.getElementById('state').dataset.kind === arguments[0]"
@@ -72,22 +71,9 @@ def test_the_live_view_shows_what_the_server_does(browser: Browser) -> None:
 _SPEED = "Tokens a second"
 
 
-@contextlib.contextmanager
-def _load(server: Server) -> Iterator[None]:
+def _load(server: Server) -> AbstractContextManager[None]:
     """Somebody has stories told, one after the other."""
-    is_over = threading.Event()
-
-    def tell() -> None:
-        while not is_over.is_set():
-            server.complete(prompt="Once", n_predict=500, ignore_eos=True)
-
-    thread = threading.Thread(target=tell)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+    return repeatedly(lambda: server.complete(prompt="Once", n_predict=500, ignore_eos=True))
 
 
 def test_looking_keeps_no_server_awake(browser: Browser) -> None:

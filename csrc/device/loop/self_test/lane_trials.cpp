@@ -9,8 +9,6 @@ namespace unpaced {
 namespace {
 
 constexpr double kMicroseconds = 1e6;
-// Up to here there are kernels for one number of rows alone; ggml's for more take them in eights.
-constexpr std::int32_t kRowsOfOneKernel = 8;
 
 // One for each number of columns that kernels of ours are built for, and as many as there are: the
 // numbers between have the builds of the next one.

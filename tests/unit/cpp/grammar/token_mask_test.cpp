@@ -192,6 +192,21 @@ struct Board {
   BoardReader reader{memory.data()};
 };
 
+// A step of who asks: the first token that may come is taken, once the worker has said whether it
+// makes the step's mask. Returns whether it does.
+bool make_step(TokenMask& mask, const Board& on, std::uint32_t step, std::uint64_t& state) {
+  while (!on.reader.has(step) && !on.reader.has(step | unpaced::kMaskLeftOut)) {
+    std::this_thread::yield();
+  }
+  const bool is_made = on.reader.has(step);
+  TokenId token = 0;
+  while (!may_come(state, token)) ++token;
+  CHECK(mask.check(token) == Verdict::kAllowed);
+  mask.accept(token);
+  state = mix(state, token);
+  return is_made;
+}
+
 TEST(a_board_has_the_mask_of_every_step) {
   Board on;
   Fixture fixture(Pace{}, {.eager_for = 10s});
@@ -238,15 +253,7 @@ TEST(a_board_tells_of_a_mask_that_is_not_made) {
   mask.use(on.board);
   int n_left_out = 0;
   for (std::uint32_t step = 0; step < 30; ++step) {
-    while (!on.reader.has(step) && !on.reader.has(step | unpaced::kMaskLeftOut)) {
-      std::this_thread::yield();
-    }
-    n_left_out += on.reader.has(step) ? 0 : 1;
-    TokenId token = 0;
-    while (!may_come(state, token)) ++token;
-    CHECK(mask.check(token) == Verdict::kAllowed);
-    mask.accept(token);
-    state = mix(state, token);
+    n_left_out += make_step(mask, on, step, state) ? 0 : 1;
   }
   CHECK(n_left_out > 20);
   fixture.mask.reset();
@@ -259,23 +266,11 @@ TEST(masks_that_are_asked_for_elsewhere_are_made_for_a_board_until_it_is_slow) {
   TokenMask& mask = *fixture.mask;
   std::uint64_t state = 1;
   mask.use(on.board);
-  const auto go_on = [&](std::uint32_t step) {
-    while (!on.reader.has(step) && !on.reader.has(step | unpaced::kMaskLeftOut)) {
-      std::this_thread::yield();
-    }
-    const bool is_made = on.reader.has(step);
-    TokenId token = 0;
-    while (!may_come(state, token)) ++token;
-    CHECK(mask.check(token) == Verdict::kAllowed);
-    mask.accept(token);
-    state = mix(state, token);
-    return is_made;
-  };
   std::uint32_t step = 0;
-  for (; step < 10; ++step) CHECK(go_on(step));
+  for (; step < 10; ++step) CHECK(make_step(mask, on, step, state));
   while (!on.board->is_slow()) on.board->count_late();
-  static_cast<void>(go_on(step++));  // under way before
-  for (; step < 20; ++step) CHECK(!go_on(step));
+  static_cast<void>(make_step(mask, on, step++, state));  // under way before
+  for (; step < 20; ++step) CHECK(!make_step(mask, on, step, state));
   fixture.mask.reset();
   CHECK(fixture.worker_is_gone());
 }
@@ -327,12 +322,7 @@ TEST(masks_that_are_there_when_they_are_asked_for_make_a_slow_board_fast_again) 
   std::uint64_t state = 1;
   for (std::uint32_t step = 0; step < 80; ++step) {
     CHECK(on.board->is_slow());
-    while (!on.reader.has(step)) std::this_thread::yield();
-    TokenId token = 0;
-    while (!may_come(state, token)) ++token;
-    CHECK(mask.check(token) == Verdict::kAllowed);
-    mask.accept(token);
-    state = mix(state, token);
+    CHECK(make_step(mask, on, step, state));
   }
   CHECK(!on.board->is_slow());
   fixture.mask.reset();
