@@ -18,7 +18,7 @@ StepPacer::StepPacer() {
 }
 
 StepPacer::Duration StepPacer::patience() noexcept {
-  return std::max<Duration>(kShortNap, expected() / 64);
+  return std::max<Duration>(kShortNap, wait().expected / 64);
 }
 
 void StepPacer::launched(Clock::time_point now) noexcept {
@@ -26,8 +26,9 @@ void StepPacer::launched(Clock::time_point now) noexcept {
   is_lost_ = false;
   n_looks_ = 0;
   last_ = look_ = now;
-  first_step_ = std::max(first_step_, step_);  // a step is in it
-  next_ = now + expected() - lead_;
+  // A step is in it.
+  first_wait_.expected = std::max(first_wait_.expected, step_wait_.expected);
+  next_ = now + first_wait_.expected - first_wait_.lead;
 }
 
 StepPacer::Clock::time_point StepPacer::next_look() noexcept {
@@ -47,20 +48,23 @@ void StepPacer::arrived(Clock::time_point now, int n) noexcept {
   const auto found = n_looks_ == 0 || now - look_ > 4 * patience() ? now : look_;
   // So it takes some six tokens to use up the time that a token may have waited, and a few more to
   // follow a GPU that has become faster.
-  const Duration least = expected() / 1024;
-  lead_ = n_looks_ > 1 ? least : std::clamp<Duration>(lead_ + lead_ / 2, least, expected() / 8);
+  Wait& wait = this->wait();
+  const Duration least = wait.expected / 1024;
+  wait.lead = n_looks_ > 1
+                  ? least
+                  : std::clamp<Duration>(wait.lead + wait.lead / 2, least, wait.expected / 8);
   learn((found - last_) / std::max(n, 1), n);
   is_first_ = false;
   // When the last of several came is not known: the next one may come at any time.
   is_lost_ = n > 1;
   n_looks_ = 0;
   last_ = found;
-  next_ = found + (is_lost_ ? patience() : step_ - lead_);
+  next_ = found + (is_lost_ ? patience() : step_wait_.expected - step_wait_.lead);
 }
 
 void StepPacer::learn(Duration step, int n) noexcept {
   if (is_lost_ && n == 1) return;
-  Duration& expected = this->expected();
+  Duration& expected = wait().expected;
   // What held everything up once is no step.
   const Duration error = std::min(step, 2 * expected) - expected;
   if (std::chrono::abs(error) > expected / 8) {

@@ -32,9 +32,14 @@ class StepPacer {
  private:
   using Duration = Clock::duration;
 
-  // How long it takes from last_ to the next token. The first one after a launch has the launch in
-  // it: it is learnt by itself.
-  [[nodiscard]] Duration& expected() noexcept { return is_first_ ? first_step_ : step_; }
+  struct Wait {
+    Duration expected = std::chrono::microseconds(200);  // from last_ to the token
+    Duration lead{};                                     // how much earlier than expected to look
+  };
+
+  // For the next token. The first one after a launch has the launch in it: its time is learnt by
+  // itself, or the looks in vain for others would keep those for it from coming earlier.
+  [[nodiscard]] Wait& wait() noexcept { return is_first_ ? first_wait_ : step_wait_; }
   // Between the looks for a token that is late.
   [[nodiscard]] Duration patience() noexcept;
   // n tokens took `step` each.
@@ -46,9 +51,8 @@ class StepPacer {
   int n_looks_ = 0;       // for the next token
   bool is_lost_ = false;  // last_ is not when a token came
   bool is_first_ = true;  // no token has come since the last launch
-  Duration step_ = std::chrono::microseconds(200);
-  Duration first_step_ = step_;
-  Duration lead_{};  // how much earlier than expected to look
+  Wait step_wait_;
+  Wait first_wait_;
 };
 
 }  // namespace unpaced
