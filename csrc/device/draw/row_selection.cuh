@@ -157,18 +157,54 @@ __device__ inline std::uint64_t exact_threshold(const StepRow& row, std::int32_t
   return low;
 }
 
+// Adds the lowest n tokens that have -inf to the keys found: candidates too, where a row has too
+// few others, as one that a grammar has masked. The whole block.
+__device__ inline void collect_impossible(const StepRow& row, Shared& shared, std::int32_t n) {
+  const auto warp = static_cast<std::int32_t>(threadIdx.x / 32U);
+  const std::uint32_t before_lane = (1U << (threadIdx.x % 32U)) - 1U;
+  const std::int32_t n_found = shared.n_found;
+  std::int32_t n_added = 0;
+  for (std::int32_t base = 0; base < row.n_vocab && n_added < n; base += kThreads) {
+    const std::int32_t token = base + static_cast<std::int32_t>(threadIdx.x);
+    const bool is_one = token < row.n_vocab && row.logits[token] == -kInfinity;
+    const std::uint32_t lanes = __ballot_sync(kAllLanes, is_one);
+    if (threadIdx.x % 32U == 0) shared.best_of_warp[warp] = __popc(lanes);
+    const std::int32_t n_here = __syncthreads_count(is_one);
+    auto i = n_added + static_cast<std::int32_t>(__popc(lanes & before_lane));
+    for (std::int32_t w = 0; w < warp; ++w) i += static_cast<std::int32_t>(shared.best_of_warp[w]);
+    if (is_one && i < n) shared.team.words[n_found + i] = key_of(-kInfinity, token);
+    n_added += n_here;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) shared.n_found = n_found + min(n_added, n);
+  __syncthreads();
+}
+
+// Fills shared.team.words with the keys of the k best and of few more. The whole block.
+__device__ inline void collect_best(const StepRow& row, const std::uint64_t* keys, Shared& shared,
+                                    std::int32_t k, float best) {
+  const std::int32_t n = (row.n_vocab + kGroup - 1) / kGroup;
+  const std::uint32_t impossible = ordered_logit(-kInfinity);
+  const std::uint32_t threshold = group_threshold(keys, n, k, best);
+  if (threshold > impossible) {
+    if (collect(row, keys, shared, static_cast<std::uint64_t>(threshold) << 32)) return;
+  } else if (collect(row, keys, shared, static_cast<std::uint64_t>(impossible + 1U) << 32)) {
+    // Fewer groups than k have a token that may come.
+    if (shared.n_found < k) collect_impossible(row, shared, k - shared.n_found);
+    return;
+  }
+  collect(row, keys, shared, exact_threshold(row, k));
+}
+
 // The k best candidates in descending order into shared.list; returns how many. The whole block.
 __device__ inline std::int32_t select_top(const StepRow& row, const std::uint64_t* keys,
                                           Shared& shared, std::int32_t k, std::uint64_t best) {
-  const std::int32_t n = (row.n_vocab + kGroup - 1) / kGroup;
   if (k == 1) {
     if (threadIdx.x == 0) shared.list[0] = {token_of(best), row.logits[token_of(best)], 0.0F};
     __syncthreads();
     return 1;
   }
-  const auto threshold = static_cast<std::uint64_t>(group_threshold(keys, n, k, logit_of(best)))
-                         << 32;
-  if (!collect(row, keys, shared, threshold)) collect(row, keys, shared, exact_threshold(row, k));
+  collect_best(row, keys, shared, k, logit_of(best));
   const std::int32_t n_found = shared.n_found;
   if (n_found > kMaxRanked) {
     sort_keys(shared.team.words, n_found);

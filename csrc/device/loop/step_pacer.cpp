@@ -46,14 +46,24 @@ void StepPacer::arrived(Clock::time_point now, int n) noexcept {
   // Wake-ups are late by what the machine takes for them, which the lead makes up for; but where
   // this thread was held up, or did not sleep, only the clock knows when the look was.
   const auto found = n_looks_ == 0 || now - look_ > 4 * patience() ? now : look_;
-  // So it takes some six tokens to use up the time that a token may have waited, and a few more to
-  // follow a GPU that has become faster.
   Wait& wait = this->wait();
-  const Duration least = wait.expected / 1024;
-  wait.lead = n_looks_ > 1
-                  ? least
-                  : std::clamp<Duration>(wait.lead + wait.lead / 2, least, wait.expected / 8);
-  learn((found - last_) / std::max(n, 1), n);
+  if (is_first_) {
+    // Launches are few, and looks in vain for their first tokens cost little; but a late one may
+    // have the GPU wait.
+    look_earlier(wait, wait.lead, 256, 2);
+  } else {
+    // So it takes some six tokens to use up the time that a token may have waited, and a few more
+    // to follow a GPU that has become faster.
+    look_earlier(wait, wait.lead / 2, 1024, 8);
+  }
+  const Duration step = (found - last_) / std::max(n, 1);
+  if (!is_lost_ || n > 1) learn(wait.expected, step, n);
+  if (is_first_) {
+    wait.expected = std::min(wait.expected, step);
+    // Steps are taken to be longer than they are: the loop is left again and again before there is
+    // one to learn from.
+    if (n > 1 && step < step_wait_.expected) learn(step_wait_.expected, step, n);
+  }
   is_first_ = false;
   // When the last of several came is not known: the next one may come at any time.
   is_lost_ = n > 1;
@@ -62,9 +72,12 @@ void StepPacer::arrived(Clock::time_point now, int n) noexcept {
   next_ = found + (is_lost_ ? patience() : step_wait_.expected - step_wait_.lead);
 }
 
-void StepPacer::learn(Duration step, int n) noexcept {
-  if (is_lost_ && n == 1) return;
-  Duration& expected = wait().expected;
+void StepPacer::look_earlier(Wait& wait, Duration by, int least, int most) const noexcept {
+  const Duration lead = n_looks_ > 1 ? Duration::zero() : wait.lead + by;
+  wait.lead = std::clamp<Duration>(lead, wait.expected / least, wait.expected / most);
+}
+
+void StepPacer::learn(Duration& expected, Duration step, int n) noexcept {
   // What held everything up once is no step.
   const Duration error = std::min(step, 2 * expected) - expected;
   if (std::chrono::abs(error) > expected / 8) {

@@ -42,8 +42,11 @@ class StepPacer {
   [[nodiscard]] Wait& wait() noexcept { return is_first_ ? first_wait_ : step_wait_; }
   // Between the looks for a token that is late.
   [[nodiscard]] Duration patience() noexcept;
+  // The look at hand found the token, and the next one for one like it comes earlier; unless this
+  // one has made others in vain. least, most: parts of what is expected that the lead may be.
+  void look_earlier(Wait& wait, Duration by, int least, int most) const noexcept;
   // n tokens took `step` each.
-  void learn(Duration step, int n) noexcept;
+  static void learn(Duration& expected, Duration step, int n) noexcept;
 
   Clock::time_point last_ = Clock::now();  // the look that found the last token, or the launch
   Clock::time_point look_ = last_;

@@ -161,6 +161,15 @@ inline std::vector<float> random_row(Random& random, std::int32_t n_vocab) {
     for (TokenId i = 0; i < std::min(n_vocab, 8); ++i) row[static_cast<std::size_t>(i)] += 9.0F;
   }
   if (chance(random, 0.1)) row[static_cast<std::size_t>(below(random, n_vocab))] = -INFINITY;
+  if (chance(random, 0.2)) {  // as a grammar masks it: a few may come, side by side or anywhere
+    const std::int32_t n_left = std::min(n_vocab, pick(random, {1, 3, 39, 40, 41, 300, 3000}));
+    const std::int32_t first = chance(random, 0.5) ? -1 : below(random, n_vocab - n_left + 1);
+    std::vector<bool> stays(row.size());
+    for (std::int32_t i = 0; i < n_left; ++i) {
+      stays[static_cast<std::size_t>(first < 0 ? below(random, n_vocab) : first + i)] = true;
+    }
+    for (std::size_t i = 0; i < row.size(); ++i) row[i] = stays[i] ? row[i] : -INFINITY;
+  }
   return row;
 }
 
