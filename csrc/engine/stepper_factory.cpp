@@ -65,7 +65,6 @@ std::string why_one_lane(const Model& model, const EngineConfig& config) {
   const auto is_quantised = [](std::int32_t type) {
     return ggml_is_quantized(static_cast<ggml_type>(type));
   };
-  if (!config.kv_unified) return "each slot has a KV stream of its own";
   // Attention of several tokens converts a window of it at a time, in memory that is not planned.
   if (is_quantised(config.cache_type_k) || is_quantised(config.cache_type_v))
     return "the KV cache is quantised";

@@ -26,8 +26,11 @@ std::size_t n_windows(const LoopShape& shape, std::int32_t n_cells) noexcept {
 }
 
 std::size_t n_graphs(const LoopShape& shape) noexcept {
+  // In streams of their own crowds have blocks of streams, 2, 4, 8, ..., fewer than there are
+  // streams.
   const auto n_lanes = static_cast<std::size_t>(shape.n_lanes);
-  const std::size_t n_steps = std::min(n_windows(shape, shape.n_cells) * n_lanes, kMaxWindowGraphs);
+  const std::size_t n_rows = shape.n_streams > 1 ? std::min<std::size_t>(n_lanes, 2) : n_lanes;
+  const std::size_t n_steps = std::min(n_windows(shape, shape.n_cells) * n_rows, kMaxWindowGraphs);
   if (!shape.has_prompts) return n_steps;
   constexpr std::size_t kLengths = kMaxPromptTokens - 1;
   const std::int32_t n_cells = std::min(shape.n_cells, kMaxPromptCells);

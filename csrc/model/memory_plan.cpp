@@ -66,7 +66,7 @@ void add_loop(MemoryPlan& plan, const EngineConfig& config, std::int32_t n_vocab
                    .n_vocab = n_vocab,
                    .n_cells = static_cast<std::int32_t>(plan.n_ctx) / std::max(1, n_streams),
                    .n_streams = n_streams,
-                   .n_lanes = config.kv_unified ? std::min(config.n_lanes, config.n_slots) : 1,
+                   .n_lanes = std::min(config.n_lanes, config.n_slots),
                    .has_prompts = config.kernels != static_cast<std::int32_t>(StepKernels::kGgml)});
   device->loop_bytes = loop.device;
   for (MemoryUse& use : plan.uses) {

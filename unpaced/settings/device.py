@@ -14,8 +14,7 @@ _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _DENSE: Final = r"\.ffn_(up|down|gate)\."
 _CPU: Final = "CPU"
 _LAYERS: Final = {"auto": -1, "all": -2}
-# Without --lanes: as many as there can be. No more than there are slots, and one where they do not
-# share the KV cells.
+# Without --lanes: as many as there can be, but no more than there are slots.
 _DEFAULT_LANES: Final = 32
 
 
@@ -65,8 +64,7 @@ class DeviceSettings(OptionGroup):
         Option(
             ("--lanes",),
             "requests that the GPU's loop decodes together, at most: 1 to 32, as far as there are "
-            "slots and they share the KV cells; with more at once the host takes over until they "
-            "are fewer",
+            "slots; with more at once the host takes over until they are fewer",
             metavar="N",
         ),
     ] = _DEFAULT_LANES

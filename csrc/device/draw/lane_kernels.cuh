@@ -68,7 +68,8 @@ template <class RowExit>
 __device__ __forceinline__ void end_rows(const LaneKernelArguments& a, const RowExit& exit_of) {
   const auto i = static_cast<std::int32_t>(threadIdx.x);
   const bool has_row = i < a.n_rows && !is_padding(a.lanes[i]);
-  const StepRow row = row_of(a, has_row ? i : 0);
+  const std::int32_t first = __ffs(static_cast<int>(__ballot_sync(kAllLanes, has_row))) - 1;
+  const StepRow row = row_of(a, has_row ? i : first);
   // As draw_rows(). Of all rows, or of none.
   const bool has_left = row.control->exited != 0;
   const StepPlan plan = read_plan(*row.control, row.control->stop);
@@ -90,8 +91,10 @@ __global__ void end_step(const __grid_constant__ LaneKernelArguments a) {
   end_rows(a, FreeRowExit{});
 }
 
+// Of the first row that is a lane's: all leave together.
 __global__ void guard_lanes(const LaneRow* lanes, cudaGraphConditionalHandle handle) {
-  cudaGraphSetConditional(handle, lanes[0].control->exited == 0 ? 1U : 0U);
+  while (is_padding(*lanes)) ++lanes;
+  cudaGraphSetConditional(handle, lanes->control->exited == 0 ? 1U : 0U);
 }
 
 }  // namespace

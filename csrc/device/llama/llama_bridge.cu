@@ -1,4 +1,3 @@
-#include "device/llama/cell_search.h"
 #include "device/llama/llama_inside.cuh"
 #include "model/loop_memory.h"
 
@@ -9,10 +8,12 @@ LlamaBridge::LlamaBridge(llama_context* context, const Most& most)
   Inside& in = *inside_;
   in.make_backend();
   // The largest window first: it sizes the arena and the scheduler's buffer, which must never move.
-  const Window largest{.stream = 0,
-                       .n_kv = std::min(n_cells(), most.n_kv),
-                       .n_tokens = most.n_tokens,
-                       .n_outputs = most.n_outputs};
+  // Several rows of logits are several sequences'; several tokens that leave one are one's prompt.
+  const auto window_of = [&](std::int32_t n_kv, std::int32_t n_rows) {
+    if (most.n_outputs > 1) return rows_window(0, n_kv, n_rows);
+    return Window{.stream = 0, .n_kv = n_kv, .n_tokens = most.n_tokens, .n_outputs = 1};
+  };
+  const Window largest = window_of(std::min(n_cells(), most.n_kv), most.n_outputs);
   in.build(largest);
   in.check_inputs();
   in.take_arena();
@@ -28,13 +29,10 @@ LlamaBridge::LlamaBridge(llama_context* context, const Most& most)
   in.upload_outputs(most.n_outputs);
   // Fewer tokens are not always less: up to eight have kernels of their own, more go in eights.
   for (std::int32_t n = most.n_outputs - 1; n > 0; n = n > 8 ? (n - 1) / 8 * 8 : n - 1) {
-    open({.stream = 0, .n_kv = largest.n_kv, .n_tokens = n, .n_outputs = n});
+    open(window_of(largest.n_kv, n));
     run();
   }
-  open({.stream = 0,
-        .n_kv = window_cells(1),
-        .n_tokens = most.n_tokens,
-        .n_outputs = most.n_outputs});
+  open(window_of(window_cells(1), most.n_outputs));
   in.upload_rotations();
   in.check_capture();
 }
@@ -56,6 +54,15 @@ std::int32_t LlamaBridge::n_cells() const noexcept {
 std::int32_t LlamaBridge::window_cells(std::int32_t n_used) const noexcept {
   const std::int32_t padded = (n_used + kWindowCells - 1) / kWindowCells * kWindowCells;
   return std::min(n_cells(), std::max(kWindowCells, padded));
+}
+
+Window LlamaBridge::rows_window(std::int32_t stream, std::int32_t n_kv,
+                                std::int32_t n_rows) const noexcept {
+  return {.stream = stream,
+          .n_kv = n_kv,
+          .n_tokens = n_rows,
+          .n_outputs = n_rows,
+          .n_streams = n_streams() > 1 ? n_rows : 1};
 }
 
 std::int32_t LlamaBridge::n_streams() const noexcept {
@@ -139,24 +146,24 @@ CellPlan LlamaBridge::plan(std::int32_t sequence, std::int32_t n) {
 }
 
 std::vector<CellPlan> LlamaBridge::plan(std::span<const std::int32_t> sequences, std::int32_t n) {
-  Inside& in = *inside_;
-  const llama_kv_cells& cells = in.cache->get_cells(sequences.front());
-  CellPlan empty;
-  empty.stream = static_cast<std::int32_t>(in.cache->get_stream(sequences.front()));
-  empty.first_cell = static_cast<std::int64_t>(empty.stream) * n_cells();
-  empty.n_used = static_cast<std::int32_t>(cells.used_max_p1());
-  std::vector<CellPlan> plans(sequences.size(), empty);
-  const auto n_rows = static_cast<std::int32_t>(sequences.size());
-  const std::int32_t n_free = n_cells() - static_cast<std::int32_t>(cells.get_used());
-  CellSearch search(in.taken, cells.size(),
-                    in.cache->v_heads[static_cast<std::size_t>(empty.stream)], cells.get_used());
-  for (n = std::min({n, n_plan_max(), n_free / n_rows}); n > 0; --n) {
-    search.begin_batch(sequences.size());
-    for (CellPlan& plan : plans) {
-      plan.cells.push_back(search.next([&](std::uint32_t cell) { return cells.is_empty(cell); }));
-    }
+  std::vector<CellPlan> plans;
+  for (const std::int32_t sequence : sequences) plans.push_back(inside_->begin_plan(sequence));
+  n = std::min(n, n_plan_max());
+  if (n_streams() == 1) {
+    inside_->find_side_by_side(plans, n);
+    return plans;
   }
+  for (const CellPlan& plan : plans) n = std::min(n, inside_->n_unused(plan));
+  for (CellPlan& plan : plans) inside_->find_side_by_side({&plan, 1}, n);
   return plans;
+}
+
+std::int32_t LlamaBridge::unused_cell(std::int32_t stream) const noexcept {
+  const llama_kv_cells& cells = inside_->cache->v_cells[static_cast<std::size_t>(stream)];
+  for (std::int32_t cell = n_cells() - 1; cell >= 0; --cell) {
+    if (cells.is_empty(static_cast<std::uint32_t>(cell))) return cell;
+  }
+  return -1;
 }
 
 std::optional<CellPlan> LlamaBridge::plan_batch(std::int32_t sequence, std::int32_t position,
@@ -205,7 +212,7 @@ void LlamaBridge::fill_mask(std::int32_t sequence, std::int32_t position,
     const auto cell = static_cast<std::uint32_t>(i);
     const bool visible =
         !cells.is_empty(cell) && cells.seq_has(cell, sequence) && cells.pos_get(cell) <= position;
-    mask[i] = visible ? 0 : kHidden;
+    mask[i] = visible ? 0 : kHiddenCell;
   }
 }
 

@@ -38,8 +38,18 @@ struct Window {
   std::int32_t n_kv;  // cells that attention reads, from the stream's first on
   std::int32_t n_tokens = 1;
   std::int32_t n_outputs = 1;  // tokens that have logits: one of them, or all
+  // Streams from the first one on that have as many tokens each; attention reads each one's cells.
+  std::int32_t n_streams = 1;
   auto operator<=>(const Window&) const = default;
+
+  // The row of the i-th sequence, whose cells are the stream's.
+  [[nodiscard]] std::int32_t row_of(std::int32_t of_stream, std::size_t i) const noexcept {
+    return n_streams > 1 ? of_stream - stream : static_cast<std::int32_t>(i);
+  }
 };
+
+// What a mask has, in F16, for a cell that is not seen: -inf.
+inline constexpr std::uint16_t kHiddenCell = 0xfc00;
 
 // Every method: decode thread only; throws std::runtime_error.
 class LlamaBridge {
@@ -70,6 +80,9 @@ class LlamaBridge {
   [[nodiscard]] std::int32_t n_cells() const noexcept;
   // Cells that attention reads where cells below n_used are in use: llama.cpp's own rule.
   [[nodiscard]] std::int32_t window_cells(std::int32_t n_used) const noexcept;
+  // Of a step of n_rows sequences: of one stream, or of so many streams, a row each.
+  [[nodiscard]] Window rows_window(std::int32_t stream, std::int32_t n_kv,
+                                   std::int32_t n_rows) const noexcept;
   // Of the KV cache: one a slot, or one for all of them.
   [[nodiscard]] std::int32_t n_streams() const noexcept;
   // The most tokens that one plan can hold.
@@ -103,9 +116,11 @@ class LlamaBridge {
 
   // Cells for up to n next tokens of a sequence: fewer if there are fewer. Nothing is changed.
   [[nodiscard]] CellPlan plan(std::int32_t sequence, std::int32_t n);
-  // The same for sequences of one stream, n tokens each at most, as if every token were computed
-  // beside the others' of the same number: by sequence.
+  // The same for sequences of one stream, or each of a stream of its own, n tokens each at most, as
+  // if every token were computed beside the others' of the same number: by sequence.
   [[nodiscard]] std::vector<CellPlan> plan(std::span<const std::int32_t> sequences, std::int32_t n);
+  // A cell of the stream that nothing is kept in; -1: there is none.
+  [[nodiscard]] std::int32_t unused_cell(std::int32_t stream) const noexcept;
   // Where llama_decode would put the sequence's next tokens, all in one batch. Nothing is changed.
   // Empty: there is no room, or llama.cpp has something to do to the KV before.
   [[nodiscard]] std::optional<CellPlan> plan_batch(std::int32_t sequence, std::int32_t position,

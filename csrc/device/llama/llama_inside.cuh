@@ -1,6 +1,7 @@
 // The inside of LlamaBridge, on llama.cpp's own classes. llama_bridge.cu alone includes it.
 #pragma once
 
+#include "device/llama/cell_search.h"
 #include "device/llama/llama_bridge.h"
 #include "device/llama/llama_checks.cuh"
 #include "device/llama/llama_internals.cuh"
@@ -9,8 +10,7 @@
 namespace unpaced {
 namespace {
 
-constexpr std::size_t kAlignment = 256;    // of an input in the arena
-constexpr std::uint16_t kHidden = 0xfc00;  // -inf in F16
+constexpr std::size_t kAlignment = 256;  // of an input in the arena
 
 std::size_t aligned(std::size_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -81,12 +81,16 @@ struct LlamaBridge::Inside {
   // The graph's tensors, not yet in memory.
   void build(const Window& wanted) {
     window = wanted;
-    const auto n_tokens = static_cast<std::uint32_t>(window.n_tokens);
-    const llama_ubatch ubatch = allocator.ubatch_reserve(n_tokens, 1);
+    const auto n_streams = static_cast<std::uint32_t>(window.n_streams);
+    const std::uint32_t n_each = static_cast<std::uint32_t>(window.n_tokens) / n_streams;
+    const llama_ubatch ubatch = allocator.ubatch_reserve(n_each, n_streams);
     llama_kv_cache::slot_info place;
-    place.s0 = place.s1 = static_cast<std::uint32_t>(window.stream);
-    place.strm = {static_cast<llama_seq_id>(window.stream)};
-    place.idxs = {std::vector<std::uint32_t>(n_tokens)};
+    place.s0 = static_cast<std::uint32_t>(window.stream);
+    place.s1 = place.s0 + n_streams - 1;
+    for (std::uint32_t s = place.s0; s <= place.s1; ++s) {
+      place.strm.push_back(static_cast<llama_seq_id>(s));
+    }
+    place.idxs.assign(n_streams, std::vector<std::uint32_t>(n_each));
     memory = std::make_unique<llama_kv_cache_context>(cache, llama_kv_cache::slot_info_vec_t{place},
                                                       std::vector<llama_ubatch>{ubatch});
     memory->n_kv = window.n_kv;
@@ -266,6 +270,39 @@ struct LlamaBridge::Inside {
     }
     cuda_context().cuda_graphs.clear();
     if (!captured) refuse("ggml cannot capture this decode graph, or CUDA graphs are disabled");
+  }
+
+  // Of the sequence's stream, without cells.
+  CellPlan begin_plan(std::int32_t sequence) const {
+    CellPlan plan;
+    plan.stream = static_cast<std::int32_t>(cache->get_stream(sequence));
+    plan.first_cell = static_cast<std::int64_t>(plan.stream) * cache->get_size();
+    plan.n_used = static_cast<std::int32_t>(cache->get_cells(sequence).used_max_p1());
+    return plan;
+  }
+
+  const llama_kv_cells& cells_of(const CellPlan& plan) const {
+    return cache->v_cells[static_cast<std::size_t>(plan.stream)];
+  }
+
+  std::int32_t n_unused(const CellPlan& plan) const {
+    return static_cast<std::int32_t>(cache->get_size() - cells_of(plan).get_used());
+  }
+
+  // Up to n cells for each of the plans, which are of one stream: step by step, and plan by plan
+  // within a step.
+  void find_side_by_side(std::span<CellPlan> plans, std::int32_t n) {
+    const llama_kv_cells& cells = cells_of(plans.front());
+    n = std::min(n, n_unused(plans.front()) / static_cast<std::int32_t>(plans.size()));
+    CellSearch search(taken, cells.size(),
+                      cache->v_heads[static_cast<std::size_t>(plans.front().stream)],
+                      cells.get_used());
+    for (; n > 0; --n) {
+      search.begin_batch(plans.size());
+      for (CellPlan& plan : plans) {
+        plan.cells.push_back(search.next([&](std::uint32_t cell) { return cells.is_empty(cell); }));
+      }
+    }
   }
 
   // One ubatch of a sequence's next tokens; false: they do not fit.

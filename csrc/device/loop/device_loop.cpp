@@ -80,6 +80,7 @@ DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, 
       stepwise_graphs_(bridge, program(Draws::kStepwise), WindowLaunch::kStep, kStepwiseGraphs) {
   for (std::int32_t i = 0; i < n_lanes; ++i) lanes_.emplace_back(model);
   flight_.reserve(lanes_.size());
+  flight_rows_.reserve(lanes_.size());
   sequences_.reserve(lanes_.size());
 }
 
@@ -121,6 +122,7 @@ bool DeviceLoop::try_launch(std::span<Slot* const> slots, const SamplerOf& sampl
   if (plans.front().cells.empty()) return false;
 
   const std::int32_t n_steps = enter_window(plans);
+  if (n_steps < 1) return false;
   draws_ = *draws;
   // Captured before anything is written, and not while the GPU makes an earlier window's steps: the
   // scheduler may place a larger window's tensors anew, and waits for the GPU before it does. No
@@ -128,12 +130,14 @@ bool DeviceLoop::try_launch(std::span<Slot* const> slots, const SamplerOf& sampl
   static_cast<void>(graphs().get(window_));
 
   stream_is_busy_ = true;
+  if (!inputs_.upload(bridge_, slots, plans, window_)) return false;
   take_lanes(slots, sampler_of);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     flight_[i]->seat(*slots[i], sampler_of(*slots[i]), stream);
   }
-  inputs_.upload(bridge_, slots, plans, window_);
+  flight_rows_.clear();
   for (std::size_t i = 0; i < slots.size(); ++i) {
+    flight_rows_.push_back(window_.row_of(plans[i].stream, i));
     const TokenMask* mask = slots[i]->spec->mask.get();
     flight_[i]->obey(is_masked() && mask != nullptr && !mask->waits() ? mask : nullptr);
     flight_[i]->begin(*slots[i], std::move(plans[i]), n_steps, stream);
@@ -180,8 +184,9 @@ void DeviceLoop::take_lanes(std::span<Slot* const> slots, const SamplerOf& sampl
 
 void DeviceLoop::upload_rows() {
   const auto n_rows = static_cast<std::size_t>(window_.n_outputs);
-  for (std::size_t i = 0; i < n_rows; ++i) {
-    row_staging_.data()[i] = i < flight_.size() ? flight_[i]->shared_row() : LaneRow{};
+  for (std::size_t i = 0; i < n_rows; ++i) row_staging_.data()[i] = LaneRow{};
+  for (std::size_t i = 0; i < flight_.size(); ++i) {
+    row_staging_.data()[flight_rows_[i]] = flight_[i]->shared_row();
   }
   cuda_check(cudaMemcpyAsync(rows_.data(), row_staging_.data(), n_rows * sizeof(LaneRow),
                              cudaMemcpyHostToDevice, bridge_.stream()),
@@ -266,8 +271,8 @@ void DeviceLoop::draw_again(Lane& lane, Sampler& sampler, std::span<const std::u
                 .condition = {},
                 .loops = false};
   if (site.logits == nullptr) throw std::runtime_error("the decode graph's memory is gone");
-  const auto i = static_cast<std::int32_t>(std::ranges::find(flight_, &lane) - flight_.begin());
-  const StepKernelArguments its = arguments(site, lane, i);
+  const auto i = static_cast<std::size_t>(std::ranges::find(flight_, &lane) - flight_.begin());
+  const StepKernelArguments its = arguments(site, lane, flight_rows_[i]);
   lane.draw_again(sampler, mask, its.rows[0].logits, site.stream);
   launch_step_kernels(its, draw_, site.stream);
   marker_.clear();

@@ -30,7 +30,7 @@ namespace unpaced {
 inline constexpr std::int32_t kRowsOfOneKernel = 8;
 
 // Decode thread only. Steps go from launch() over pauses to land(), or to drop(). Several sequences
-// make each step together and leave together: a row each, in the order in which launch() has them.
+// make each step together and leave together: a row each.
 // What waits for the GPU, or gives it work, throws EngineLost where the GPU is of no use any more,
 // and else std::runtime_error.
 class DeviceLoop {
@@ -74,8 +74,12 @@ class DeviceLoop {
   [[nodiscard]] std::size_t n_lanes() const noexcept { return lanes_.size(); }
   // Rows of the graph that steps of so many lanes have. From nine on they are rounded up to eights,
   // so that a crowd which grows and shrinks has few graphs: ggml's kernels take columns in eights,
-  // and lose nothing by it. Rows that are nobody's are padding.
+  // and lose nothing by it. Rows that are nobody's are padding. In streams of their own it is a
+  // block of streams that has a graph: 2, 4, 8, ... from a multiple of their number on, which may
+  // be more than there are lanes.
   [[nodiscard]] std::int32_t n_graph_rows(std::size_t n_lanes) const noexcept;
+  // Of the first steps of plans; nothing: they are in streams that are too far apart.
+  [[nodiscard]] std::optional<Window> window_of(std::span<const CellPlan> plans) const noexcept;
   // Every number of rows has graphs of its own from now on.
   void stop_padding() noexcept { pads_ = false; }
   // The one that a sequence alone has.
@@ -92,7 +96,7 @@ class DeviceLoop {
   // has none of these requests. False: there is no cell or no step left. Where it throws nothing
   // runs.
   [[nodiscard]] bool launch(std::span<Slot* const> slots, const SamplerOf& sampler_of);
-  // The lanes whose steps are made, by row; none: nothing was launched, or it has landed.
+  // The lanes whose steps are made, by slot; none: nothing was launched, or it has landed.
   [[nodiscard]] std::span<Lane* const> flight() const noexcept { return flight_; }
   [[nodiscard]] bool is_flying() const noexcept { return !flight_.empty(); }
   // Whether it is these slots' steps.
@@ -178,8 +182,17 @@ class DeviceLoop {
                                               std::int32_t i) const noexcept;
   [[nodiscard]] LaneKernelArguments lane_arguments(const StepSite& site,
                                                    const DrawLaunch& draw) const noexcept;
-  // Sets the window that the plans' first steps are in. Returns how many of their steps are.
+  struct Block {
+    std::int32_t first;  // stream
+    std::int32_t n_rows;
+  };
+  // The smallest that has these streams.
+  [[nodiscard]] Block block_of(std::int32_t low, std::int32_t high) const noexcept;
+  // Sets the window that the plans' first steps are in. Returns how many of their steps are; none:
+  // they cannot be made together.
   [[nodiscard]] std::int32_t enter_window(std::span<const CellPlan> plans);
+  // Every window of so many cells that has a graph of several rows.
+  void want_crowds(std::int32_t n_kv, std::int32_t i_window);
   // How many windows' graphs are captured before they are wanted.
   [[nodiscard]] std::int32_t n_windows_ahead(std::int32_t n_rows) const noexcept;
 
@@ -210,7 +223,8 @@ class DeviceLoop {
   Window window_{};              // of the steps at hand
   std::int32_t n_launched_ = 0;  // kAhead: of them, given to the GPU
   std::vector<Lane*> flight_;
-  std::vector<std::int32_t> sequences_;  // scratch
+  std::vector<std::int32_t> flight_rows_;  // of the graph, by lane
+  std::vector<std::int32_t> sequences_;    // scratch
   Draws draws_ = Draws::kFree;
   bool pads_ = true;
   bool stream_is_busy_ = false;  // launches since the last wait for the stream

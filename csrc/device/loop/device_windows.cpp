@@ -13,6 +13,8 @@ namespace {
 constexpr std::int32_t kWindowsAhead = 16;
 // Of a crowd: a window for each row, and at least so many.
 constexpr std::int32_t kCrowdWindowsLeast = 8;
+// Of a crowd in streams of their own, of which there are more blocks.
+constexpr std::int32_t kStreamWindowsAhead = 4;
 
 // Behind a copy, which is no kernel.
 DrawLaunch after_copy(DrawLaunch draw) {
@@ -100,21 +102,45 @@ void DeviceLoop::forget_graphs() noexcept {
 
 std::int32_t DeviceLoop::n_graph_rows(std::size_t n_lanes) const noexcept {
   const auto n = static_cast<std::int32_t>(n_lanes);
+  if (bridge_.n_streams() > 1) return block_of(0, n - 1).n_rows;
   if (!pads_ || n <= kRowsOfOneKernel) return n;
   const std::int32_t n_padded = (n + kRowsOfOneKernel - 1) / kRowsOfOneKernel * kRowsOfOneKernel;
   return std::min(n_padded, static_cast<std::int32_t>(lanes_.size()));
 }
 
+DeviceLoop::Block DeviceLoop::block_of(std::int32_t low, std::int32_t high) const noexcept {
+  std::int32_t n = 1;
+  while (low / n != high / n) n *= 2;
+  const std::int32_t first = low / n * n;
+  return {.first = first, .n_rows = std::min(n, bridge_.n_streams() - first)};
+}
+
+std::optional<Window> DeviceLoop::window_of(std::span<const CellPlan> plans) const noexcept {
+  std::int32_t n_used = 0;
+  for (const CellPlan& plan : plans) {
+    n_used = std::max({n_used, plan.n_used, plan.cells.front() + 1});
+  }
+  const std::int32_t n_kv = bridge_.window_cells(n_used);
+  const auto [low, high] = std::ranges::minmax(plans, {}, &CellPlan::stream);
+  if (bridge_.n_streams() == 1) {
+    return bridge_.rows_window(low.stream, n_kv, n_graph_rows(plans.size()));
+  }
+  const Block block = block_of(low.stream, high.stream);
+  if (block.n_rows > static_cast<std::int32_t>(lanes_.size())) return std::nullopt;
+  return bridge_.rows_window(block.first, n_kv, block.n_rows);
+}
+
 std::int32_t DeviceLoop::enter_window(std::span<const CellPlan> plans) {
-  const std::int32_t n_rows = n_graph_rows(plans.size());
+  const std::optional<Window> window = window_of(plans);
+  if (!window) return 0;
+  window_ = *window;
+  std::int32_t n_used = 0;
+  for (const CellPlan& plan : plans) n_used = std::max(n_used, plan.n_used);
   const std::size_t n_planned = plans.front().cells.size();
-  std::int32_t n_used = plans.front().n_used;
   std::int32_t n_steps = 0;
   for (std::size_t i = 0; i < n_planned; ++i) {
     for (const CellPlan& plan : plans) n_used = std::max(n_used, plan.cells[i] + 1);
-    const std::int32_t n_kv = bridge_.window_cells(n_used);
-    if (i == 0) window_ = {plans.front().stream, n_kv, n_rows, n_rows};
-    if (n_kv != window_.n_kv) break;
+    if (bridge_.window_cells(n_used) != window_.n_kv) break;
     ++n_steps;
   }
   return n_steps;
@@ -122,29 +148,36 @@ std::int32_t DeviceLoop::enter_window(std::span<const CellPlan> plans) {
 
 void DeviceLoop::prepare_windows() {
   wanted_.clear();
+  const auto n_most = static_cast<std::int32_t>(lanes_.size());
+  const std::int32_t n_windows = std::max(n_windows_ahead(1), n_windows_ahead(n_most));
   std::int32_t n_kv = 0;
-  for (std::int32_t i = 0; n_kv < bridge_.n_cells(); ++i) {
+  for (std::int32_t i = 0; i < n_windows && n_kv < bridge_.n_cells(); ++i) {
     n_kv = bridge_.window_cells(n_kv + 1);
-    bool is_wanted = false;
-    for (std::size_t n_lanes = 1; n_lanes <= lanes_.size(); ++n_lanes) {
-      const auto n_rows = static_cast<std::int32_t>(n_lanes);
-      if (n_graph_rows(n_lanes) != n_rows || i >= n_windows_ahead(n_rows)) continue;
-      is_wanted = true;
+    if (i < n_windows_ahead(1)) {
       for (std::int32_t stream = 0; stream < bridge_.n_streams(); ++stream) {
-        const Window window{stream, n_kv, n_rows, n_rows};
-        if (n_rows == 1) {
-          static_cast<void>(graphs_.get(window));
-        } else {
-          wanted_.push_back(window);
-        }
+        static_cast<void>(graphs_.get({.stream = stream, .n_kv = n_kv}));
       }
     }
-    if (!is_wanted) return;
+    want_crowds(n_kv, i);
+  }
+}
+
+void DeviceLoop::want_crowds(std::int32_t n_kv, std::int32_t i_window) {
+  const auto n_most = static_cast<std::int32_t>(lanes_.size());
+  for (std::int32_t n = 2; n <= n_most; ++n) {
+    if (n_graph_rows(static_cast<std::size_t>(n)) != n || i_window >= n_windows_ahead(n)) continue;
+    wanted_.push_back(bridge_.rows_window(0, n_kv, n));
+    // In streams of their own: every block of as many.
+    for (std::int32_t first = n; first < bridge_.n_streams(); first += n) {
+      const Block block = block_of(first, first + n - 1);
+      if (block.n_rows == n) wanted_.push_back(bridge_.rows_window(first, n_kv, n));
+    }
   }
 }
 
 std::int32_t DeviceLoop::n_windows_ahead(std::int32_t n_rows) const noexcept {
   if (n_rows == 1) return std::max(1, kWindowsAhead / bridge_.n_streams());
+  if (bridge_.n_streams() > 1) return kStreamWindowsAhead;
   // Rows share the cells, so crowds are through with the first windows sooner.
   return std::max(kCrowdWindowsLeast, n_rows);
 }

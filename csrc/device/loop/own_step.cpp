@@ -124,8 +124,7 @@ void OwnStep::prepare_rows(LlamaBridge& bridge, std::int32_t n_rows_most,
   if (choice_ == StepKernels::kGgml) return;
   for (std::int32_t n = 2; n / 2 < n_rows_most && n <= kStepTokens; n *= 2) {
     const std::int32_t n_rows = std::min(n, n_rows_most);
-    bridge.open(
-        {.stream = 0, .n_kv = bridge.window_cells(1), .n_tokens = n_rows, .n_outputs = n_rows});
+    bridge.open(bridge.rows_window(0, bridge.window_cells(1), n_rows));
     test(bridge, limit);
   }
   trial_.reset();

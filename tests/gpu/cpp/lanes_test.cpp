@@ -1,7 +1,10 @@
 // Crowds on the GPU's loop beside HostStepper: the same tokens, the same ends, for 2 to LANES
 // requests that begin together and end one after the other. It prints what a step takes on either.
 //
-//   lanes_test MODEL.gguf [device|ahead] [LANES]
+//   lanes_test MODEL.gguf [device|ahead] [LANES] [streams]
+//
+// streams: each slot has a KV stream of its own. Then a graph has the rows of 2, 4, 8, ... streams,
+// and crowds of as many are compared: of others the host's loop computes fewer rows.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +29,24 @@ class Crowds {
  public:
   Crowds(const Model& model, Stage& host, Stage& device, std::size_t n_lanes)
       : model_(model), host_(host), device_(device), n_lanes_(n_lanes) {}
+
+  void test_streams() {
+    for (std::size_t n = 2; n <= n_lanes_; n *= 2) {
+      compare(std::to_string(n) + " greedy", requests(n, [](RequestSpec&, std::size_t) {}));
+      compare(std::to_string(n) + " seeded chains across the ends of windows",
+              requests(n, [](RequestSpec& spec, std::size_t i) {
+                set_chain(spec.sampling, i);
+                spec.max_tokens = 300;
+              }));
+    }
+    compare("8 that pause", requests(8, [this](RequestSpec& spec, std::size_t i) {
+              set_chain(spec.sampling, i);
+              if (i % 2 == 0) spec.pause_tokens = pauses(0x00010001U);
+            }));
+    test_cancels();
+    test_newcomers();
+    show_times();
+  }
 
   void test() {
     for (std::size_t n = 2; n <= n_lanes_; n = n < 8 ? n + 1 : n + 3) {
@@ -52,14 +73,13 @@ class Crowds {
             }));
     compare("6 that pause", requests(6, [this](RequestSpec& spec, std::size_t i) {
               set_chain(spec.sampling, i);
-              if (i % 2 == 1) return;
-              const auto n_words = static_cast<std::size_t>(model_.n_vocab()) / 32 + 1;
-              spec.pause_tokens = std::make_shared<const std::vector<std::uint32_t>>(
-                  n_words, i == 0 ? 0x11111111U : 0x00010001U);
+              if (i % 2 == 0) spec.pause_tokens = pauses(i == 0 ? 0x11111111U : 0x00010001U);
             }));
     compare("a token each",
             requests(4, [](RequestSpec& spec, std::size_t) { spec.max_tokens = 2; }));
     test_cancels();
+    // Nothing of them is left: the next crowd is like any other.
+    compare("a crowd after cancels", without_ends(6));
     test_newcomers();
     show_times();
   }
@@ -130,14 +150,24 @@ class Crowds {
                                               " of " + std::to_string(n_least) + " in the loop");
   }
 
-  // Who stays goes on to the end, whoever goes.
-  void test_cancels() {
-    // What is drawn hangs on who shares a step, and so on when the host comes: no text may end.
-    const auto asked = requests(6, [this](RequestSpec& spec, std::size_t i) {
+  // Bits of every 32 tokens of the vocabulary.
+  [[nodiscard]] std::shared_ptr<const std::vector<std::uint32_t>> pauses(std::uint32_t bits) const {
+    const auto n_words = static_cast<std::size_t>(model_.n_vocab()) / 32 + 1;
+    return std::make_shared<const std::vector<std::uint32_t>>(n_words, bits);
+  }
+
+  [[nodiscard]] std::vector<RequestSpec> without_ends(std::size_t n) const {
+    return requests(n, [this](RequestSpec& spec, std::size_t i) {
       set_chain(spec.sampling, i);
       forbid_ends(spec);
       spec.max_tokens = 120;
     });
+  }
+
+  // Who stays goes on to the end, whoever goes.
+  void test_cancels() {
+    // What is drawn hangs on who shares a step, and so on when the host comes: no text may end.
+    const auto asked = without_ends(6);
     for (const int when : {2, 3, 7, 20}) {
       const std::vector<Answer> found = device_.play(asked, asked.size(), [&](int n) {
         if (n == when) device_.cancel(1);
@@ -152,8 +182,6 @@ class Crowds {
       expect(holds, "cancels before step " + std::to_string(when) + ", " +
                         std::to_string(found[1].tokens.size()) + " tokens made");
     }
-    // Nothing of them is left: the next crowd is like any other.
-    compare("a crowd after cancels", asked);
   }
 
   void test_newcomers() {
@@ -202,9 +230,9 @@ class Crowds {
   const std::size_t n_lanes_;
 };
 
-void run(const char* path, DecodeLoop loop, std::int32_t n_lanes) {
+void run(const char* path, DecodeLoop loop, std::int32_t n_lanes, bool has_streams) {
   const Clock::time_point begin = Clock::now();
-  Steppers steppers(path, loop, n_lanes);
+  Steppers steppers(path, loop, n_lanes, !has_streams);
   std::printf("the model, the loop and its tests took %.0f ms, %llu graphs\n",
               std::chrono::duration<double, std::milli>(Clock::now() - begin).count(),
               static_cast<unsigned long long>(steppers.counters.n_window_graphs.get()));
@@ -214,17 +242,18 @@ void run(const char* path, DecodeLoop loop, std::int32_t n_lanes) {
     std::printf("  %d rows of %d: %s, own %.0f us, ggml %.0f us\n", step.n_rows, step.n_graph_rows,
                 step.why.empty() ? "own" : step.why.c_str(), step.own_us, step.ggml_us);
   }
-  Crowds(*steppers.model, on_host, on_device, static_cast<std::size_t>(n_lanes)).test();
+  Crowds crowds(*steppers.model, on_host, on_device, static_cast<std::size_t>(n_lanes));
+  has_streams ? crowds.test_streams() : crowds.test();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 4) return 2;
+  if (argc < 2 || argc > 5) return 2;
   const bool ahead = argc > 2 && std::strcmp(argv[2], "ahead") == 0;
   try {
     run(argv[1], ahead ? DecodeLoop::kAhead : DecodeLoop::kDevice,
-        argc > 3 ? std::atoi(argv[3]) : kSlots);
+        argc > 3 ? std::atoi(argv[3]) : kSlots, argc > 4);
   } catch (const std::exception& e) {
     std::printf("FAILED: %s\n", e.what());
     return 1;

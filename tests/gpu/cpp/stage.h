@@ -139,8 +139,9 @@ class Stage {
 // The model as these tests load it, and a stepper of either kind for it.
 class Steppers {
  public:
-  Steppers(const char* path, DecodeLoop loop, std::int32_t n_slots = kSlots)
-      : config(config_of(path, n_slots)), model(load(config)) {
+  // is_unified: the slots share the KV cache's cells; else each has a stream of its own.
+  Steppers(const char* path, DecodeLoop loop, std::int32_t n_slots = kSlots, bool is_unified = true)
+      : config(config_of(path, n_slots, is_unified)), model(load(config)) {
     device = std::make_unique<DeviceStepper>(model, config, counters, loop, DrawLimits{}, n_slots);
     device->prepare(n_slots);
     host = std::make_unique<HostStepper>(model, config, counters);
@@ -153,12 +154,12 @@ class Steppers {
   std::unique_ptr<HostStepper> host;
 
  private:
-  static EngineConfig config_of(const char* path, std::int32_t n_slots) {
+  static EngineConfig config_of(const char* path, std::int32_t n_slots, bool is_unified) {
     EngineConfig made;
     made.model_path = path;
     made.n_ctx = kCells;
     made.n_slots = n_slots;
-    made.kv_unified = true;
+    made.kv_unified = is_unified;
     made.flash_attn = 1;
     made.warmup = false;
     made.stall_us = 20'000'000;

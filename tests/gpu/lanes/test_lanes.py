@@ -68,9 +68,10 @@ async def test_crowds_of_more_than_eight_have_the_hosts_tokens(
 
 @pytest.mark.parametrize("n", [2, 4, 8])
 @pytest.mark.parametrize("loop", ["device", "ahead"])
-async def test_streams_at_once_are_the_loops(loop: Loop, n: int) -> None:
+@pytest.mark.parametrize("kv_unified", [True, False])
+async def test_streams_at_once_are_the_loops(loop: Loop, n: int, kv_unified: bool) -> None:
     async with running_engine(
-        loop, n_slots=N_LANES, kv_unified=True, n_lanes=N_LANES, n_ctx=8192
+        loop, n_slots=N_LANES, kv_unified=kv_unified, n_lanes=N_LANES, n_ctx=8192
     ) as engine:
         assert (engine.decode_loop.n_lanes, engine.decode_loop.lanes_why) == (N_LANES, "")
         prompts = [
@@ -99,9 +100,10 @@ async def test_streams_at_once_are_the_loops(loop: Loop, n: int) -> None:
 
 
 @pytest.mark.parametrize("loop", ["device", "ahead"])
-async def test_cancels_and_newcomers_leave_a_sound_cache(loop: Loop) -> None:
+@pytest.mark.parametrize("kv_unified", [True, False])
+async def test_cancels_and_newcomers_leave_a_sound_cache(loop: Loop, kv_unified: bool) -> None:
     async with running_engine(
-        loop, n_slots=N_LANES, kv_unified=True, n_lanes=N_LANES, n_ctx=8192
+        loop, n_slots=N_LANES, kv_unified=kv_unified, n_lanes=N_LANES, n_ctx=8192
     ) as engine:
         prompt = await engine.tokenize("The little fox")
         alone = SequenceRequest(
@@ -147,7 +149,36 @@ async def test_too_many_and_a_grammar_are_the_hosts() -> None:
         assert engine.stats().n_requests_host["shared"] > 0
 
 
-async def test_streams_of_their_own_have_one_lane() -> None:
-    async with running_engine("device", n_slots=4, n_lanes=4, n_ctx=4096) as engine:
-        assert engine.decode_loop.n_lanes == 1
-        assert engine.decode_loop.lanes_why == "each slot has a KV stream of its own"
+@pytest.mark.parametrize("kv_unified", [True, False])
+async def test_company_moves_no_text_but_at_ties(kv_unified: bool) -> None:
+    async with running_engine(
+        "device", n_slots=N_LANES, kv_unified=kv_unified, n_lanes=N_LANES, n_ctx=8192
+    ) as engine:
+        requests = [
+            SequenceRequest(
+                prompt=await engine.tokenize(f"Once upon a time there were {i} foxes"),
+                sampling=GREEDY,
+                max_tokens=N_TOKENS - 9 * i,
+                n_probs=8,
+                cache_prompt=False,
+            )
+            for i in range(N_LANES)
+        ]
+        # They end one after the other: streams between others' are nobody's for a while.
+        together = await asyncio.gather(*(events_of(engine, request) for request in requests))
+        assert engine.stats().steps.n_lane_tokens > 0.8 * sum(r.max_tokens for r in requests[1:])
+        for request, answer in zip(requests, together, strict=True):
+            alone = entries_of(await events_of(engine, request))
+            assert len(alone) == request.max_tokens
+            assert_equal_up_to_a_tie(alone, entries_of(answer))
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma"])
+@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+async def test_streams_of_their_own_have_the_hosts_tokens(
+    architecture: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.gguf"
+    write_random_model(model, architecture)
+    program = Path(PROGRAMS) / "lanes_test"
+    await run_gpu_program(program, str(model), "device", "8", "streams")

@@ -48,8 +48,9 @@ class LaneSelfTest {
   void decode(const TokenBatch& batch);
   [[nodiscard]] std::vector<Step> decode_steps(std::size_t n_rows);
   // Opens the window of the sequences' next step, and makes its inputs ready.
-  [[nodiscard]] std::vector<CellPlan> open_next(std::size_t n_rows);
-  void compare_logits(std::size_t n_rows, const std::vector<Step>& expected);
+  [[nodiscard]] std::vector<CellPlan> open_next(std::span<Slot* const> members);
+  // expected: of the first sequences, whose number makes up a graph.
+  void compare_logits(std::span<Slot* const> members, const std::vector<Step>& expected);
   void compare_tokens(std::size_t n_rows, const std::vector<Step>& expected);
   // What the lanes have drawn since: of the steps from n_steps on.
   void take(std::size_t n_rows, std::int32_t n_published, const std::vector<Step>& expected,

@@ -29,7 +29,10 @@ std::vector<LaneStepReport> LaneTrials::run(StepKernels kernels) {
   const auto n_lanes = static_cast<std::int32_t>(loop_.n_lanes());
   std::size_t first = 0;  // of those that go by the next measurement
   for (std::int32_t n_rows = 2; n_rows <= n_lanes; ++n_rows) {
-    if (!is_checked(n_rows, n_lanes)) continue;
+    if (bridge_.n_streams() > 1 ? loop_.n_graph_rows(static_cast<std::size_t>(n_rows)) != n_rows
+                                : !is_checked(n_rows, n_lanes)) {
+      continue;
+    }
     LaneStepReport& report = reports.emplace_back();
     report.n_rows = n_rows;
     check(report);

@@ -19,7 +19,7 @@ class LaneTrials {
   // limit: how long the GPU may be silent; 0: for ever. All else outlives this.
   LaneTrials(const Model& model, LlamaBridge& bridge, DeviceLoop& loop, OwnStep& step,
              std::chrono::microseconds limit)
-      : test_(model, bridge, loop), loop_(loop), step_(step), limit_(limit) {}
+      : test_(model, bridge, loop), bridge_(bridge), loop_(loop), step_(step), limit_(limit) {}
 
   // From two rows on. Throws std::runtime_error where ggml's kernels differ too, EngineLost where
   // the GPU hangs.
@@ -33,6 +33,7 @@ class LaneTrials {
   void leave_to_ggml(LaneStepReport& report, const std::string& why);
 
   LaneSelfTest test_;
+  const LlamaBridge& bridge_;
   DeviceLoop& loop_;
   OwnStep& step_;
   const std::chrono::microseconds limit_;

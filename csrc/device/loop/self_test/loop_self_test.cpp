@@ -126,7 +126,7 @@ void LoopTest::compare_logits(Slot& slot, const std::vector<std::vector<float>>&
     const Window window{plan.stream, bridge_.window_cells(n_used)};
     bridge_.open(window);
     Slot* const row_slot = &slot;
-    loop_.inputs().upload(bridge_, {&row_slot, 1}, {&plan, 1}, window);
+    static_cast<void>(loop_.inputs().upload(bridge_, {&row_slot, 1}, {&plan, 1}, window));
     run_graph(loop_, bridge_, row);
     if (std::memcmp(row.data(), expected[i].data(), row.size() * sizeof(float)) != 0) {
       throw std::runtime_error(

@@ -42,6 +42,17 @@ TEST(every_number_of_lanes_has_its_graphs_and_every_lane_its_sampler) {
   };
   const std::size_t graph = device(512, 1, 32000) - device(256, 1, 32000);
   CHECK_EQ(device(512, 4, 32000) - device(256, 4, 32000), 4 * graph);
+  // A stream of its own each: one more for blocks of streams.
+  const auto streams = [](std::int32_t n_cells, std::int32_t n_lanes) {
+    return loop_memory({.n_layer = 15,
+                        .n_vocab = 32000,
+                        .n_cells = n_cells,
+                        .n_streams = 4,
+                        .n_lanes = n_lanes})
+        .device;
+  };
+  CHECK_EQ(streams(512, 4) - streams(256, 4), 8 * graph);
+  CHECK_EQ(streams(512, 1) - streams(256, 1), 4 * graph);
   const std::size_t token = device(256, 1, 32001) - device(256, 1, 32000);
   CHECK_EQ(device(256, 4, 32001) - device(256, 4, 32000), 4 * token);
 }
