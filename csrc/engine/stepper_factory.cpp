@@ -1,7 +1,6 @@
 #include "engine/stepper_factory.h"
 
 #include <ggml-backend.h>
-#include <ggml.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -60,22 +59,12 @@ bool uses_no_card(const EngineConfig& config) {
   return config.n_gpu_layers == 0 || config.options.uses_no_device();
 }
 
-// Why a step has one row.
-std::string why_one_lane(const Model& model, const EngineConfig& config) {
-  const auto is_quantised = [](std::int32_t type) {
-    return ggml_is_quantized(static_cast<ggml_type>(type));
-  };
-  // Attention of several tokens converts a window of it at a time, in memory that is not planned.
-  if (is_quantised(config.cache_type_k) || is_quantised(config.cache_type_v))
-    return "the KV cache is quantised";
-  if (model.n_vocab() % 4 != 0) return "the rows of logits are not aligned";
-  return "";
-}
-
 void set_lanes(const Model& model, const EngineConfig& config, DecodeLoopReport& report) {
   report.n_lanes = std::min({config.n_lanes, config.n_slots, kMaxLanes});
-  report.lanes_why = report.n_lanes > 1 ? why_one_lane(model, config) : "";
-  if (!report.lanes_why.empty()) report.n_lanes = 1;
+  report.lanes_why = "";
+  if (report.n_lanes == 1 || model.n_vocab() % 4 == 0) return;
+  report.n_lanes = 1;
+  report.lanes_why = "the rows of logits are not aligned";
 }
 
 // With as many lanes as the report has.

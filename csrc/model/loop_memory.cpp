@@ -46,7 +46,11 @@ LoopMemory loop_memory(const LoopShape& shape) noexcept {
       static_cast<std::size_t>(shape.n_vocab) * kBytesPerToken * n_lanes +
       (n_lanes - 1) * kLaneBytes;
   const std::size_t n_prompt_bytes = shape.has_prompts ? kPromptBytes : 0;
-  return {.device = kDeviceBytes + n_layers * kDeviceBytesPerLayer + n_row_bytes + n_prompt_bytes,
+  // Slots with a stream of their own have one token each, whose attention reads the cache as it is.
+  const bool copies = shape.n_lanes > 1 && shape.n_streams == 1;
+  const std::size_t n_copied = copies ? static_cast<std::size_t>(shape.n_cells) : 0;
+  return {.device = kDeviceBytes + n_layers * kDeviceBytesPerLayer + n_row_bytes + n_prompt_bytes +
+                    n_copied * shape.cell_copy_bytes,
           .host = kHostBytes + n_layers * kHostBytesPerLayer + n_row_bytes};
 }
 

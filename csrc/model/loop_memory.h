@@ -25,6 +25,9 @@ struct LoopShape {
   std::int32_t n_streams = 1;
   std::int32_t n_lanes = 1;  // sequences that decode together
   bool has_prompts = false;  // short prompts have graphs of their own
+  // A cell of one layer in F16, K and V: where attention of several tokens copies a quantised
+  // cache's window first. 0: it does not.
+  std::size_t cell_copy_bytes = 0;
 };
 
 // Bytes.

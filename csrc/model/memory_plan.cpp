@@ -57,17 +57,31 @@ MemoryUse* device_of_loop(MemoryPlan& plan, const EngineConfig& config) {
   return device;
 }
 
-void add_loop(MemoryPlan& plan, const EngineConfig& config, std::int32_t n_vocab) {
+// LoopShape::cell_copy_bytes.
+std::size_t cell_copy_bytes(const llama_model* model, const EngineConfig& config) {
+  const auto is_quantised = [](std::int32_t type) {
+    return ggml_is_quantized(static_cast<ggml_type>(type));
+  };
+  const std::size_t n_halves = (is_quantised(config.cache_type_k) ? 1 : 0) +  // K, V
+                               (is_quantised(config.cache_type_v) ? 1 : 0);
+  // Few models have larger heads than their rows divided by their number, and those have 128.
+  const std::int32_t head = llama_model_n_embd(model) / std::max(1, llama_model_n_head(model));
+  return n_halves * sizeof(ggml_fp16_t) * static_cast<std::size_t>(std::max(128, head)) *
+         static_cast<std::size_t>(llama_model_n_head_kv(model));
+}
+
+void add_loop(MemoryPlan& plan, const EngineConfig& config, const llama_model* model) {
   MemoryUse* device = device_of_loop(plan, config);
   if (device == nullptr) return;
   const std::int32_t n_streams = config.kv_unified ? 1 : config.n_slots;
   const LoopMemory loop =
       loop_memory({.n_layer = plan.n_layer,
-                   .n_vocab = n_vocab,
+                   .n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model)),
                    .n_cells = static_cast<std::int32_t>(plan.n_ctx) / std::max(1, n_streams),
                    .n_streams = n_streams,
                    .n_lanes = std::min(config.n_lanes, config.n_slots),
-                   .has_prompts = config.kernels != static_cast<std::int32_t>(StepKernels::kGgml)});
+                   .has_prompts = config.kernels != static_cast<std::int32_t>(StepKernels::kGgml),
+                   .cell_copy_bytes = cell_copy_bytes(model, config)});
   device->loop_bytes = loop.device;
   for (MemoryUse& use : plan.uses) {
     if (!use.is_host) continue;
@@ -102,7 +116,7 @@ MemoryPlan plan_memory(const EngineConfig& config) {
   char description[256] = {};
   llama_model_desc(model.get(), description, sizeof(description));
   plan.description = description;
-  add_loop(plan, config, llama_vocab_n_tokens(llama_model_get_vocab(model.get())));
+  add_loop(plan, config, model.get());
   return plan;
 }
 

@@ -149,11 +149,19 @@ async def test_too_many_and_a_grammar_are_the_hosts() -> None:
         assert engine.stats().n_requests_host["shared"] > 0
 
 
+@pytest.mark.parametrize("cache_type", ["f16", "q8_0"])
 @pytest.mark.parametrize("kv_unified", [True, False])
-async def test_company_moves_no_text_but_at_ties(kv_unified: bool) -> None:
+async def test_company_moves_no_text_but_at_ties(kv_unified: bool, cache_type: str) -> None:
     async with running_engine(
-        "device", n_slots=N_LANES, kv_unified=kv_unified, n_lanes=N_LANES, n_ctx=8192
+        "device",
+        n_slots=N_LANES,
+        kv_unified=kv_unified,
+        n_lanes=N_LANES,
+        n_ctx=8192,
+        cache_type_k=cache_type,
+        cache_type_v=cache_type,
     ) as engine:
+        assert (engine.decode_loop.n_lanes, engine.decode_loop.lanes_why) == (N_LANES, "")
         requests = [
             SequenceRequest(
                 prompt=await engine.tokenize(f"Once upon a time there were {i} foxes"),

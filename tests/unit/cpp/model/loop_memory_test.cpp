@@ -57,6 +57,21 @@ TEST(every_number_of_lanes_has_its_graphs_and_every_lane_its_sampler) {
   CHECK_EQ(device(256, 4, 32001) - device(256, 4, 32000), 4 * token);
 }
 
+TEST(crowds_over_a_quantised_cache_copy_a_window_of_it) {
+  const auto device = [](std::int32_t n_streams, std::int32_t n_lanes, std::size_t cell) {
+    return loop_memory({.n_layer = 15,
+                        .n_vocab = 32000,
+                        .n_cells = 512,
+                        .n_streams = n_streams,
+                        .n_lanes = n_lanes,
+                        .cell_copy_bytes = cell})
+        .device;
+  };
+  CHECK_EQ(device(1, 4, 1000) - device(1, 4, 0), std::size_t{512'000});
+  CHECK_EQ(device(1, 1, 1000), device(1, 1, 0));
+  CHECK_EQ(device(4, 4, 1000), device(4, 4, 0));
+}
+
 }  // namespace
 
 CHECK_MAIN()
