@@ -19,6 +19,27 @@ void HostStepper::plan_prefill(std::span<const Slot> slots) noexcept {
     }
   }
   prefill_.plan(prompts_, n_streams_);
+  if (kv_unified_) return;
+  // Who is done first has room first; then they are in the order that build_batch() needs.
+  std::int32_t room = n_chunk_ - n_streams_;
+  for (PromptShare& prompt : prompts_) {
+    prompt.n = std::clamp(prompt.n, 0, std::max(room, 0));
+    room -= prompt.n;
+  }
+  std::ranges::sort(prompts_, {}, &PromptShare::slot);
+}
+
+void HostStepper::add_by_stream(std::span<Slot> slots, const Slot& leader) noexcept {
+  auto prompt = prompts_.cbegin();
+  for (Slot& slot : slots) {
+    while (prompt != prompts_.cend() && prompt->slot < slot.id) ++prompt;
+    if (!is_beside(slot, leader)) continue;
+    if (slot.phase == SlotPhase::kDecode) {
+      if (may_go(slot)) add_decode(slot);
+    } else if (prompt != prompts_.cend() && prompt->slot == slot.id) {
+      add_prefill(slot, prompt->n);
+    }
+  }
 }
 
 void HostStepper::add_prefill(Slot& slot, std::int32_t n_planned) noexcept {

@@ -226,20 +226,20 @@ void HostStepper::clean(std::span<Slot> slots) noexcept {
 
 void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader) noexcept {
   batch_.clear();
-  const auto is_in_group = [&leader](const Slot& slot) {
-    return slot.active() && slot.lora_scales == leader.lora_scales;
-  };
   for (Slot& slot : slots) {
     share_of(slot) = {};
-    if (is_in_group(slot)) is_stepped_[static_cast<std::size_t>(slot.id)] = true;
+    if (is_beside(slot, leader)) is_stepped_[static_cast<std::size_t>(slot.id)] = true;
   }
+  if (!kv_unified_) return add_by_stream(slots, leader);
   for (Slot& slot : slots) {
-    if (slot.phase == SlotPhase::kDecode && may_go(slot) && is_in_group(slot)) add_decode(slot);
+    if (slot.phase == SlotPhase::kDecode && may_go(slot) && is_beside(slot, leader)) {
+      add_decode(slot);
+    }
   }
   // After the decoding slots, so that a long prompt takes only what they leave of the chunk.
   for (const PromptShare& prompt : prompts_) {
     Slot& slot = slots[static_cast<std::size_t>(prompt.slot)];
-    if (is_in_group(slot)) add_prefill(slot, prompt.n);
+    if (is_beside(slot, leader)) add_prefill(slot, prompt.n);
   }
 }
 

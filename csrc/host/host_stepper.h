@@ -121,6 +121,13 @@ class HostStepper final : public Stepper {
   // follows from it. False: they all wait for their grammars.
   bool step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events);
   void build_batch(std::span<Slot> slots, const Slot& leader) noexcept;
+  [[nodiscard]] static bool is_beside(const Slot& slot, const Slot& leader) noexcept {
+    return slot.active() && slot.lora_scales == leader.lora_scales;
+  }
+  // host_prefill.cpp. Where each slot has a KV stream of its own: in the order of the streams.
+  // llama.cpp computes neighbouring streams together, as many tokens of each, if they come in order
+  // (llama_batch_allocr::split_equal); else one after the other.
+  void add_by_stream(std::span<Slot> slots, const Slot& leader) noexcept;
   void add_decode(Slot& slot) noexcept;
   // llama_decode of the whole batch; where that fails, of each slot's share alone, so that one
   // request's failure is not another's. Ends the requests that fail.
