@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from engine_ext import RANDOM_SEED, SamplingParams
@@ -14,6 +15,14 @@ from unpaced.grammar.spec import GrammarSpec, trigger_json
 from unpaced.schemas.lora import Scales, scales_to_json
 
 _F32: Final = struct.Struct("f")
+# In the order of `_chain_json`.
+_floats: Final = attrgetter(
+    "temperature", "dynatemp_range", "dynatemp_exponent", "top_p", "min_p", "top_n_sigma",
+    "xtc_probability", "xtc_threshold", "typical_p", "repeat_penalty", "presence_penalty",
+    "frequency_penalty", "dry_multiplier", "dry_base", "mirostat_tau", "mirostat_eta",
+    "adaptive_target", "adaptive_decay",
+)  # fmt: skip
+_FLOATS: Final = struct.Struct("18f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,60 +55,50 @@ class EffectiveParams:
 
     def to_json(self, eog_tokens: Sequence[int] = ()) -> dict[str, Any]:
         """What a response tells. `eog_tokens` are shown as banned where `ignore_eos` is on."""
-        body = self.to_defaults_json()
-        late = {name: body.pop(name) for name in tuple(body)[tuple(body).index("mirostat") :]}
-        body["dry_sequence_breakers"] = list(self.sampling.dry_sequence_breakers)
-        for name, value in late.items():
-            if name == "max_tokens":
-                body["stop"] = list(self.stop)
-            if name == "n_probs":
-                body["logit_bias"] = self._biases(eog_tokens)
-            if name == "chat_format":
-                body |= self._grammar()
-            body[name] = value
-        return body
+        s = self.sampling
+        chain, adaptive = _chain_json(s)
+        return {
+            **chain,
+            "dry_sequence_breakers": list(s.dry_sequence_breakers),
+            **adaptive,
+            "stop": list(self.stop),
+            **self._limits_json(),
+            "logit_bias": self._biases(eog_tokens),
+            "n_probs": self.n_probs,
+            "min_keep": s.min_keep,
+            **self._grammar(),
+            **self._shape_json(),
+        }
 
     def to_defaults_json(self) -> dict[str, Any]:
         """What /props tells: no stop strings, biases, grammar and DRY breakers."""
-        s = self.sampling
+        chain, adaptive = _chain_json(self.sampling)
         return {
-            "seed": s.seed,
-            "temperature": _f32(s.temperature),
-            "dynatemp_range": _f32(s.dynatemp_range),
-            "dynatemp_exponent": _f32(s.dynatemp_exponent),
-            "top_k": s.top_k,
-            "top_p": _f32(s.top_p),
-            "min_p": _f32(s.min_p),
-            "top_n_sigma": _f32(s.top_n_sigma),
-            "xtc_probability": _f32(s.xtc_probability),
-            "xtc_threshold": _f32(s.xtc_threshold),
-            "typical_p": _f32(s.typical_p),
-            "repeat_last_n": s.repeat_last_n,
-            "repeat_penalty": _f32(s.repeat_penalty),
-            "presence_penalty": _f32(s.presence_penalty),
-            "frequency_penalty": _f32(s.frequency_penalty),
-            "dry_multiplier": _f32(s.dry_multiplier),
-            "dry_base": _f32(s.dry_base),
-            "dry_allowed_length": s.dry_allowed_length,
-            "dry_penalty_last_n": s.dry_penalty_last_n,
-            "mirostat": s.mirostat,
-            "mirostat_tau": _f32(s.mirostat_tau),
-            "mirostat_eta": _f32(s.mirostat_eta),
-            "adaptive_target": _f32(s.adaptive_target),
-            "adaptive_decay": _f32(s.adaptive_decay),
+            **chain,
+            **adaptive,
+            **self._limits_json(),
+            "n_probs": self.n_probs,
+            "min_keep": self.sampling.min_keep,
+            **self._shape_json(),
+        }
+
+    def _limits_json(self) -> dict[str, Any]:
+        return {
             "max_tokens": self.n_predict,
             "n_predict": self.n_predict,
             "n_keep": self.n_keep,
             "n_discard": self.n_discard,
-            "ignore_eos": s.ignore_eos,
+            "ignore_eos": self.sampling.ignore_eos,
             "stream": self.stream,
-            "n_probs": self.n_probs,
-            "min_keep": s.min_keep,
+        }
+
+    def _shape_json(self) -> dict[str, Any]:
+        return {
             "chat_format": "Content-only",
             "reasoning_format": self.reasoning_format,
             "reasoning_in_content": self.stream and self.reasoning_format == "deepseek-legacy",
             "generation_prompt": self.generation_prompt,
-            "samplers": list(s.samplers),
+            "samplers": list(self.sampling.samplers),
             "speculative.types": "none",
             "timings_per_token": self.timings_per_token,
             "post_sampling_probs": self.post_sampling_probs,
@@ -125,6 +124,45 @@ class EffectiveParams:
             {"bias": _f32(bias) if math.isfinite(bias) else None, "token": token}
             for token, bias in biases
         ]
+
+
+def _chain_json(s: SamplingParams) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What comes before llama-server's `dry_sequence_breakers`, and from there to `stop`."""
+    # All at once: one by one they took longer than the rest of an answer's end.
+    (
+        temperature, dynatemp_range, dynatemp_exponent, top_p, min_p, top_n_sigma, xtc_probability,
+        xtc_threshold, typical_p, repeat_penalty, presence_penalty, frequency_penalty,
+        dry_multiplier, dry_base, mirostat_tau, mirostat_eta, adaptive_target, adaptive_decay,
+    ) = _FLOATS.unpack(_FLOATS.pack(*_floats(s)))  # fmt: skip
+    chain = {
+        "seed": s.seed,
+        "temperature": temperature,
+        "dynatemp_range": dynatemp_range,
+        "dynatemp_exponent": dynatemp_exponent,
+        "top_k": s.top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "top_n_sigma": top_n_sigma,
+        "xtc_probability": xtc_probability,
+        "xtc_threshold": xtc_threshold,
+        "typical_p": typical_p,
+        "repeat_last_n": s.repeat_last_n,
+        "repeat_penalty": repeat_penalty,
+        "presence_penalty": presence_penalty,
+        "frequency_penalty": frequency_penalty,
+        "dry_multiplier": dry_multiplier,
+        "dry_base": dry_base,
+        "dry_allowed_length": s.dry_allowed_length,
+        "dry_penalty_last_n": s.dry_penalty_last_n,
+    }
+    adaptive = {
+        "mirostat": s.mirostat,
+        "mirostat_tau": mirostat_tau,
+        "mirostat_eta": mirostat_eta,
+        "adaptive_target": adaptive_target,
+        "adaptive_decay": adaptive_decay,
+    }
+    return chain, adaptive
 
 
 def _f32(value: float) -> float:

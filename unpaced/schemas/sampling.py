@@ -75,8 +75,11 @@ class SamplingFields(BaseModel):
 
         Raises: ApiError naming the field for what the engine refuses.
         """
+        given = self.model_fields_set  # mostly few
         changes: dict[str, Any] = {
-            name: value for name in _SAME_NAME if (value := getattr(self, name)) is not None
+            name: value
+            for name in _SAME_NAME
+            if name in given and (value := getattr(self, name)) is not None
         }
         if self.dry_base is not None and self.dry_base >= 1.0:
             changes["dry_base"] = self.dry_base
