@@ -34,7 +34,7 @@ void LogWriter::queue(std::size_t max_bytes) {
 }
 
 std::int64_t LogWriter::write(std::string_view text) noexcept {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (max_bytes_ == 0) {
     take_file();
     write_text(file_, text, -1);
@@ -47,8 +47,10 @@ std::int64_t LogWriter::write(std::string_view text) noexcept {
     return -1;
   }
   waiting_ += text;
+  const std::int64_t n_untold = std::exchange(n_untold_, 0);
+  lock.unlock();  // or the thread that wakes up waits for it, and has to be woken once more
   news_.notify_one();
-  return std::exchange(n_untold_, 0);
+  return n_untold;
 }
 
 void LogWriter::replace(int file) noexcept {
