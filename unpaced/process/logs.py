@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from engine_ext import LogTarget, NativeLog
-from unpaced.process.plain_lines import PlainLines
+from unpaced.process.plain_lines import ClockStamps, PlainLines
 from unpaced.settings import Settings
 
 
@@ -96,9 +96,8 @@ def configure_logs(settings: Settings, writer: LineWriter, *, keeps_file: bool =
     if settings.log_prefix or is_json:
         shared.append(structlog.stdlib.add_log_level)
     if settings.log_timestamps:
-        shared.append(
-            structlog.processors.TimeStamper(fmt="iso" if is_json else "%H:%M:%S", utc=is_json)
-        )
+        iso = structlog.processors.TimeStamper(fmt="iso", utc=True)
+        shared.append(iso if is_json else ClockStamps())
     shared.append(structlog.processors.format_exc_info)
     root = logging.getLogger()
     root.handlers = _handlers(settings, shared, writer, keeps_file=keeps_file)

@@ -4,6 +4,8 @@ A line was the largest part of what a request cost that is only refused.
 """
 
 import re
+import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
@@ -12,6 +14,25 @@ _QUOTED: Final = re.compile(r"[ =\"']")
 _RARE: Final = frozenset({"exception", "exc_info", "stack", "logger", "logger_name"})
 _LEVEL_WIDTH: Final = len("exception")
 _EVENT_WIDTH: Final = 8
+
+
+class ClockStamps:
+    """A structlog processor: the local time of day, which is written out once a second."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._second = -1
+        self._text = ""
+
+    def __call__(
+        self, _logger: Any, _name: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        """The event with its `timestamp`."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._text = second, time.strftime("%H:%M:%S", time.localtime(second))
+        event["timestamp"] = self._text
+        return event
 
 
 class PlainLines:
@@ -36,11 +57,10 @@ class PlainLines:
             parts.append(f"[{event.pop('level'):{_LEVEL_WIDTH}}]")
         if "event" in event:
             parts.append(f"{event.pop('event')!s:{_EVENT_WIDTH}}")
-        parts += [f"{key}={_shown(value)}" for key, value in event.items()]
+        for key, value in event.items():
+            parts.append(f"{key}={_shown(value) if isinstance(value, str) else repr(value)}")
         return " ".join(parts).rstrip(" ")
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return repr(value) if _QUOTED.search(value) or not value.isprintable() else value
-    return repr(value)
+def _shown(text: str) -> str:
+    return repr(text) if _QUOTED.search(text) or not text.isprintable() else text

@@ -1,5 +1,6 @@
 """Lines without colours are structlog's, character by character."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unpaced.process.plain_lines import PlainLines
+from unpaced.process.plain_lines import ClockStamps, PlainLines
 
 PRINTABLE = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]).filter(str.isprintable))
 VALUES = st.one_of(PRINTABLE, st.integers(), st.floats(), st.none(), st.booleans(),
@@ -46,3 +47,13 @@ def test_a_traceback_is_shown() -> None:
 def test_a_value_cannot_make_a_line_or_move_the_cursor(text: str) -> None:
     line = PlainLines()(None, "", {"event": "e", "path": text})
     assert line == f"e        path={text!r}"
+
+
+def test_clock_stamps_are_the_local_time_of_every_second() -> None:
+    now = 1_700_000_000.0
+    stamp = ClockStamps(lambda: now)
+    for step in (0.0, 0.4, 0.7, 1.0, 59.5, 3600.0, -7200.0):
+        now += step
+        shown = datetime.fromtimestamp(now).astimezone().strftime("%H:%M:%S")
+        event = stamp(None, "info", {"level": "info", "event": "said"})
+        assert list(event.items())[-1] == ("timestamp", shown)
