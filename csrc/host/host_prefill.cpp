@@ -19,14 +19,8 @@ void HostStepper::plan_prefill(std::span<const Slot> slots) noexcept {
     }
   }
   prefill_.plan(prompts_, n_streams_);
-  if (kv_unified_) return;
-  // Who is done first has room first; then they are in the order that build_batch() needs.
-  std::int32_t room = n_chunk_ - n_streams_;
-  for (PromptShare& prompt : prompts_) {
-    prompt.n = std::clamp(prompt.n, 0, std::max(room, 0));
-    room -= prompt.n;
-  }
-  std::ranges::sort(prompts_, {}, &PromptShare::slot);
+  // Who has how much is decided, all of it has room, and add_by_stream() goes by slot.
+  if (!kv_unified_) std::ranges::sort(prompts_, {}, &PromptShare::slot);
 }
 
 void HostStepper::add_by_stream(std::span<Slot> slots, const Slot& leader) noexcept {

@@ -169,11 +169,12 @@ class HostStepper final : public Stepper {
   LlamaCellStore cells_;
   TokenBatch batch_;
   TokenBatch share_batch_;
-  std::vector<Share> shares_;                       // by slot id
-  std::vector<bool> is_stepped_;                    // by slot id: it has had its turn in this step
-  std::vector<bool> goes_;                          // by slot id: it has the cells for this step
-  std::vector<CellClaim> claims_;                   // of this step, the oldest request first
-  std::vector<PromptShare> prompts_;                // of this step, who is done first is first
+  std::vector<Share> shares_;      // by slot id
+  std::vector<bool> is_stepped_;   // by slot id: it has had its turn in this step
+  std::vector<bool> goes_;         // by slot id: it has the cells for this step
+  std::vector<CellClaim> claims_;  // of this step, the oldest request first
+  // Of this step: who is done first is first; in streams of their own by slot.
+  std::vector<PromptShare> prompts_;
   std::int32_t n_streams_ = 0;                      // slots whose text has begun, in this step
   std::int32_t n_decoded_ = 0;                      // of them, those that decode in this step
   std::int32_t n_prefilled_ = 0;                    // tokens of prompts, in this step

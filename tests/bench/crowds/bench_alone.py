@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.bench.bench_defaults import DEMO, prompt
+from tests.bench.bench_defaults import DEMO
+from tests.bench.crowds.bench_streams import body
 from tests.bench.rig.crowd_client import stream_together
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.results import save_figures
@@ -24,12 +25,6 @@ from tests.bench.rig.sse_client import stream_completion
 
 N_CELLS_PER_SLOT = 512
 ALONE, AMONG = "a server for one", "a server for many"
-
-
-def body(number: int, n_tokens: int) -> dict[str, Any]:
-    """A request like no other."""
-    text = prompt(number, 12)
-    return {"prompt": text, "n_predict": n_tokens, "ignore_eos": True, "seed": number}
 
 
 @contextlib.contextmanager

@@ -46,13 +46,18 @@ def entries_of(events: list[TokenEvent]) -> list[dict[str, Any]]:
     ]
 
 
+async def run_lanes_test(folder: Path, architecture: str, *arguments: str) -> None:
+    """tests/gpu/cpp/lanes_test.cpp, on a random model of the architecture."""
+    model = folder / "model.gguf"
+    write_random_model(model, architecture)
+    await run_gpu_program(Path(PROGRAMS) / "lanes_test", str(model), *arguments)
+
+
 @pytest.mark.parametrize("architecture", ["llama", "llama-moe", "qwen2", "qwen3", "gemma"])
 @pytest.mark.parametrize("loop", ["device", "ahead"])
 @pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
 async def test_crowds_have_the_hosts_tokens(loop: Loop, architecture: str, tmp_path: Path) -> None:
-    model = tmp_path / "model.gguf"
-    write_random_model(model, architecture)
-    await run_gpu_program(Path(PROGRAMS) / "lanes_test", str(model), loop)
+    await run_lanes_test(tmp_path, architecture, loop)
 
 
 # From nine on a graph has rows of padding.
@@ -61,9 +66,7 @@ async def test_crowds_have_the_hosts_tokens(loop: Loop, architecture: str, tmp_p
 async def test_crowds_of_more_than_eight_have_the_hosts_tokens(
     architecture: str, tmp_path: Path
 ) -> None:
-    model = tmp_path / "model.gguf"
-    write_random_model(model, architecture)
-    await run_gpu_program(Path(PROGRAMS) / "lanes_test", str(model), "device", "32")
+    await run_lanes_test(tmp_path, architecture, "device", "32")
 
 
 @pytest.mark.parametrize("n", [2, 4, 8])
@@ -186,7 +189,4 @@ async def test_company_moves_no_text_but_at_ties(kv_unified: bool, cache_type: s
 async def test_streams_of_their_own_have_the_hosts_tokens(
     architecture: str, tmp_path: Path
 ) -> None:
-    model = tmp_path / "model.gguf"
-    write_random_model(model, architecture)
-    program = Path(PROGRAMS) / "lanes_test"
-    await run_gpu_program(program, str(model), "device", "8", "streams")
+    await run_lanes_test(tmp_path, architecture, "device", "8", "streams")
