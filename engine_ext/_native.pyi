@@ -95,6 +95,7 @@ class EngineConfig:
     n_waiting_max: int
     n_threads: int
     n_threads_batch: int
+    short_steps_alone: bool
     n_gpu_layers: int
     decode_loop: int
     kernels: int

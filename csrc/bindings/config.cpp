@@ -61,6 +61,7 @@ void bind_config(nb::module_& m) {
       .def_rw("n_waiting_max", &EngineConfig::n_waiting_max)
       .def_rw("n_threads", &EngineConfig::n_threads)
       .def_rw("n_threads_batch", &EngineConfig::n_threads_batch)
+      .def_rw("short_steps_alone", &EngineConfig::short_steps_alone)
       .def_rw("n_gpu_layers", &EngineConfig::n_gpu_layers)
       .def_rw("decode_loop", &EngineConfig::decode_loop)
       .def_rw("kernels", &EngineConfig::kernels)

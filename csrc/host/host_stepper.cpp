@@ -283,6 +283,11 @@ bool HostStepper::run_prompt_pass(std::span<Slot> slots, EventPublisher& events)
 }
 
 std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots) {
+  StepSize size{.n_tokens = batch.size(), .has_prompt = n_prefilled_ > 0};
+  for (const Slot& slot : slots) {
+    if (share_of(slot).n > 0) size.n_cells = std::max(size.n_cells, slot.n_cells());
+  }
+  model_->prepare_threads(size);
   for (;;) {
     const std::int32_t status = llama_decode(model_->context(), batch.get());
     if (status != kNoCells) return status;

@@ -35,6 +35,7 @@ struct EngineConfig {
   std::int32_t n_waiting_max = 64;
   std::int32_t n_threads = 1;
   std::int32_t n_threads_batch = 1;
+  bool short_steps_alone = false;              // see ShortSteps
   std::int32_t n_gpu_layers = -1;              // below 0: all where there is a GPU
   std::int32_t decode_loop = kDecodeLoopAuto;  // or a DecodeLoop
   std::int32_t kernels = static_cast<std::int32_t>(StepKernels::kAuto);  // StepKernels

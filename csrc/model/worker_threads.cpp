@@ -74,14 +74,20 @@ void ThreadpoolDeleter::operator()(ggml_threadpool* pool) const noexcept {
   free_ggml_threadpool(pool);
 }
 
-WorkerThreads::WorkerThreads(const EngineConfig& config)
+WorkerThreads::WorkerThreads(const EngineConfig& config, std::uint64_t n_params)
     : priority_(config.options.priority),
+      n_threads_(config.n_threads),
+      n_threads_batch_(config.n_threads_batch),
       steps_(new_threadpool(config, config.n_threads, config.poll, false, workers_)) {
   const std::uint32_t poll_batch = config.options.poll_batch < 0
                                        ? config.poll
                                        : static_cast<std::uint32_t>(config.options.poll_batch);
   if (config.n_threads_batch != config.n_threads || poll_batch != config.poll) {
     prompts_.reset(new_threadpool(config, config.n_threads_batch, poll_batch, true, workers_));
+  }
+  if (config.short_steps_alone) {
+    short_steps_ = ShortSteps(n_params);
+    alone_.reset(new_threadpool(config, 1, config.poll, true, workers_));
   }
   // It computes as they do, at their side, and without being nicer than anybody.
   if (config.options.priority <= 0) let_others_preempt(0);
@@ -104,6 +110,18 @@ void WorkerThreads::take_priority() const {
 
 void WorkerThreads::attach(llama_context* context) const {
   llama_attach_threadpool(context, steps_.get(), prompts_ ? prompts_.get() : steps_.get());
+}
+
+void WorkerThreads::prepare(llama_context* context, const StepSize& step) {
+  if (alone_ == nullptr || short_steps_.next(step) == is_alone_) return;
+  is_alone_ = !is_alone_;
+  if (!is_alone_) {
+    attach(context);
+    llama_set_n_threads(context, n_threads_, n_threads_batch_);
+    return;
+  }
+  llama_attach_threadpool(context, alone_.get(), alone_.get());
+  llama_set_n_threads(context, 1, 1);
 }
 
 }  // namespace unpaced

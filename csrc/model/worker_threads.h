@@ -1,13 +1,15 @@
-// ggml's threads: a pool for steps and, where prompts have other numbers, one for prompts. The
-// thread that makes them takes part in both.
+// ggml's threads: a pool for steps, where prompts have other numbers one for prompts, and where
+// there are short steps one without workers. The thread that makes them takes part in all.
 #pragma once
 
 #include <llama.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "model/engine_config.h"
+#include "model/short_steps.h"
 
 struct ggml_threadpool;
 
@@ -23,8 +25,9 @@ class WorkerThreads {
   // Workers run on config.worker_cores from the start; the calling thread's cores stay as they are.
   // Unless a priority is asked for, they and the calling thread let others that wake up go first.
   // A priority above normal is for take_priority().
-  // Throws std::runtime_error if no thread can be started.
-  explicit WorkerThreads(const EngineConfig& config);
+  // `n_params`: the model's, for short steps. Throws std::runtime_error if no thread can be
+  // started.
+  WorkerThreads(const EngineConfig& config, std::uint64_t n_params);
 
   // Gives the calling thread, which has to have its own cores by now, and the workers the priority
   // in real time that is asked for (ggml's numbers). A line of the log says if it may not be had.
@@ -33,13 +36,21 @@ class WorkerThreads {
   // The context has to be gone before the pools are.
   void attach(llama_context* context) const;
 
+  // Gives the next llama_decode the threads that it is to have. For the decode thread.
+  void prepare(llama_context* context, const StepSize& step);
+
  private:
   using Pool = std::unique_ptr<ggml_threadpool, ThreadpoolDeleter>;
 
   int priority_ = 0;
+  std::int32_t n_threads_ = 1;
+  std::int32_t n_threads_batch_ = 1;
+  ShortSteps short_steps_;
+  bool is_alone_ = false;     // the context has `alone_`
   std::vector<int> workers_;  // thread ids
   Pool steps_;
   Pool prompts_;  // null: the same
+  Pool alone_;    // null: no step is short
 };
 
 }  // namespace unpaced

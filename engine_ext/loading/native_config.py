@@ -72,6 +72,7 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
         return native
     native.n_threads = placement.n_threads
     native.n_threads_batch = placement.n_threads_batch
+    native.short_steps_alone = placement.short_steps_alone
     if placement.is_pinned:
         native.decode_cores = placement.decode_cores
     native.worker_cores = placement.worker_cores

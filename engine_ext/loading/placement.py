@@ -12,6 +12,8 @@ class Placement:
     `worker_cores` has a list for each of ggml's workers; all other threads are the front end's.
     Unless `is_pinned`, the decode thread and the front end are where the process was put.
     `n_threads_asked`: the most that was asked for, of which there may be fewer (`place`).
+    `short_steps_alone`: the decode thread computes short steps without its one worker, which has
+    the front end's core (csrc/model/short_steps.h).
     """
 
     is_pinned: bool
@@ -21,6 +23,7 @@ class Placement:
     n_threads: int
     n_threads_batch: int
     n_threads_asked: int
+    short_steps_alone: bool
 
     @property
     def has_fewer_threads(self) -> bool:
@@ -70,6 +73,10 @@ def place(config: EngineConfig, physical_cores: list[list[int]]) -> Placement:
         n_threads=n_threads,
         n_threads_batch=n_threads_batch,
         n_threads_asked=max(asked, asked_batch),
+        short_steps_alone=len(cores) == 2
+        and n_threads == n_threads_batch == 2
+        and config.n_threads <= 0
+        and config.n_threads_batch <= 0,
     )
 
 

@@ -3,9 +3,10 @@
 
 No server gets a flag about speed; `-m` and `--port` alone, and `-ngl 0` for a llama-server that was
 built for a GPU. Requests go to one server at a time, ABBA, while the other one idles. Prompts are
-words and differ from request to request. Each model is measured twice: with nothing else to do, and
-with a front end that is kept busy by a client that has a text of 2000 words tokenised 50 times a
-second.
+words and differ from request to request. Each model is measured three times: with nothing else to
+do; with a front end that another client keeps busy, by having a text of 2000 words tokenised 50
+times a second; and right behind a stream of the other server, whose threads still spin then, as any
+other process on the machine may.
 
 The peer runs on its own libraries as it was built, OpenMP included; with `--our-libraries` on ours.
 `--cores` holds both servers to so many cores, one hyper-thread of each physical core first, or to
@@ -62,6 +63,9 @@ CASES = (
     Case(name="stream", n_words=8, n_tokens=200),
     Case(name="four at once", n_words=12, n_tokens=60, n_at_once=4),
 )
+_STREAM = CASES[2]
+# Longer than ggml's threads spin behind a step.
+_SPINNING_S = 0.3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,23 +159,27 @@ def run_model(arguments: argparse.Namespace, model: Path) -> list[dict[str, Any]
         for server in servers.values():
             measure(server, Case(name="first", n_words=1, n_tokens=4), 0)
         numbers = itertools.count(1)  # no prompt comes twice
-        for load, case in itertools.product(("quiet", "busy"), arguments.cases):
+        for load, case in itertools.product(("quiet", "busy", "behind"), arguments.cases):
             batch = list(itertools.islice(numbers, arguments.repeats))
-            rounds = run_case(servers, case, batch, is_busy=load == "busy")
+            rounds = run_case(servers, case, batch, load)
             rows.append({"model": model.name, "case": case.name, "front_end": load} | rounds)
             print(line(rows[-1]), file=sys.stderr, flush=True)
     return rows
 
 
 def run_case(
-    servers: dict[str, ServerProcess], case: Case, numbers: list[int], *, is_busy: bool
+    servers: dict[str, ServerProcess], case: Case, numbers: list[int], load: str
 ) -> dict[str, Any]:
     """Rounds by server: median and worst of each figure."""
     rounds: dict[str, list[Round]] = {name: [] for name in servers}
     for number in numbers:
         for name in servers if number % 2 else [*servers][::-1]:
-            server = servers[name]
-            with busy_front_end(server.port) if is_busy else contextlib.nullcontext():
+            server, other = servers[name], servers[PEER if name == OURS else OURS]
+            if load == "behind":
+                measure(other, _STREAM, number)
+            elif load == "quiet":
+                time.sleep(_SPINNING_S)
+            with busy_front_end(server.port) if load == "busy" else contextlib.nullcontext():
                 rounds[name].append(measure(server, case, number))
     return {name: summary(each) for name, each in rounds.items()}
 

@@ -236,6 +236,7 @@ class FakeEngine:
             n_threads=1,
             n_threads_batch=2,
             n_threads_asked=2,
+            short_steps_alone=False,
         )
         self.token_pieces = [bytes([i]) for i in range(256)] + [b"", b""]
         self.token_pieces_special = [bytes([i]) for i in range(256)] + [b"</s>", b"<s>"]

@@ -152,3 +152,14 @@ def test_whether_a_core_is_left_for_the_front_end(
     cores: list[list[int]], fields: dict[str, object], leaves_a_core: bool
 ) -> None:
     assert placed(cores, **fields).leaves_a_core == leaves_a_core
+
+
+def test_short_steps_are_the_decode_threads_on_two_cores_unless_threads_are_asked_for() -> None:
+    two = machine(2, SMT[0])
+    assert placed(two).short_steps_alone
+    assert placed(two, pin=False).short_steps_alone
+    assert not placed(two, n_threads=2).short_steps_alone
+    assert not placed(two, n_threads_batch=2).short_steps_alone
+    assert not placed(machine(1, SMT[0])).short_steps_alone
+    assert not placed(machine(1, SMT[1])).short_steps_alone
+    assert not placed(machine(4, SMT[0])).short_steps_alone

@@ -1,0 +1,31 @@
+// Which steps the decode thread computes without ggml's workers.
+#pragma once
+
+#include <cstdint>
+
+namespace unpaced {
+
+struct StepSize {
+  std::int32_t n_tokens = 0;
+  bool has_prompt = false;
+  std::int32_t n_cells = 0;  // the most that a sequence of the step has before it
+};
+
+// On two cores the front end has none of its own: who sends requests while a prompt is computed
+// waits for a worker that waits for the decode thread, and this one for the worker, at each of the
+// graph's operations. So prompts that are short, and the steps right behind them, while the others
+// that came at the same time are still read, are computed by the decode thread alone.
+class ShortSteps {
+ public:
+  ShortSteps() = default;  // there are none
+  explicit ShortSteps(std::uint64_t n_params) noexcept : n_params_(n_params) {}
+
+  // Whether the next step is one of them. Told of each step, once.
+  [[nodiscard]] bool next(const StepSize& step) noexcept;
+
+ private:
+  std::uint64_t n_params_ = 0;  // the model's
+  std::int32_t n_left_ = 0;     // steps behind a prompt
+};
+
+}  // namespace unpaced

@@ -1,0 +1,53 @@
+// The steps that a decode thread computes without ggml's workers are short, behind a prompt, and
+// none whose bits would follow the number of threads.
+#include "model/short_steps.h"
+
+#include "check.h"
+
+namespace {
+
+using unpaced::ShortSteps;
+
+constexpr std::uint64_t kSmall = 3'000'000;
+
+TEST(prompts_by_their_work) {
+  ShortSteps steps(kSmall);
+  CHECK(steps.next({.n_tokens = 13, .has_prompt = true}));
+  CHECK(steps.next({.n_tokens = 64, .has_prompt = true, .n_cells = 900}));
+  CHECK(!steps.next({.n_tokens = 400, .has_prompt = true}));
+}
+
+TEST(steps_behind_a_prompt) {
+  ShortSteps steps(kSmall);
+  CHECK(steps.next({.n_tokens = 13, .has_prompt = true}));
+  int n_short = 0;
+  while (n_short < 1000 && steps.next({.n_tokens = 4})) ++n_short;
+  CHECK(n_short > 0 && n_short < 100);
+  CHECK(!steps.next({.n_tokens = 4}));
+  CHECK(steps.next({.n_tokens = 3, .has_prompt = true}));
+  CHECK(steps.next({.n_tokens = 4}));
+}
+
+TEST(a_long_prompt_has_no_short_steps_behind_it) {
+  ShortSteps steps(kSmall);
+  CHECK(steps.next({.n_tokens = 5, .has_prompt = true}));
+  CHECK(!steps.next({.n_tokens = 512, .has_prompt = true}));
+  CHECK(!steps.next({.n_tokens = 4, .n_cells = 512}));
+}
+
+TEST(a_lone_token_with_many_cells_is_everybodys) {
+  ShortSteps steps(kSmall);
+  CHECK(steps.next({.n_tokens = 1, .has_prompt = true, .n_cells = 255}));
+  CHECK(!steps.next({.n_tokens = 1, .has_prompt = true, .n_cells = 256}));
+  CHECK(steps.next({.n_tokens = 2, .has_prompt = true, .n_cells = 256}));
+}
+
+TEST(larger_models_have_none) {
+  ShortSteps steps(200'000'000);
+  CHECK(!steps.next({.n_tokens = 1, .has_prompt = true}));
+  CHECK(!ShortSteps().next({.n_tokens = 1, .has_prompt = true}));
+}
+
+}  // namespace
+
+CHECK_MAIN()
