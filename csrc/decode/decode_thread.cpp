@@ -10,8 +10,6 @@ namespace unpaced {
 namespace {
 
 constexpr std::int64_t kExpectationUs = 1000;
-// Shorter than what Linux gives a thread that does not ask.
-constexpr std::chrono::microseconds kTurnAtWaking{300};
 
 // Room for every request that can be submitted and a cancel for each.
 std::size_t command_capacity(const DecodeThreadOptions& options) {
@@ -326,10 +324,7 @@ void DecodeThread::park() noexcept {
   }
   // release: pairs with heartbeat_age_us().
   sleeping_.store(true, std::memory_order_release);
-  // Whoever else computes on its core lets it begin at once, and then it keeps the core for a step.
-  shorten_time_slice(kTurnAtWaking);
-  command_wakeup_.wait();
-  let_others_preempt(0);
+  begin_at_once_after([this] { command_wakeup_.wait(); });
   counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
   sleeping_.store(false, std::memory_order_release);
 }

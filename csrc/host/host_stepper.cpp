@@ -35,6 +35,7 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
       prefill_(
           {.n_chunk = n_chunk_, .n_beside = config.prefill_budget, .max_itl_us = config.max_itl_us},
           config.n_slots),
+      short_steps_(config.short_steps_alone ? llama_model_n_params(model_->get()) : 0),
       cells_(model_->context(), config.n_slots),
       batch_(n_chunk_),
       share_batch_(n_chunk_),
@@ -287,7 +288,7 @@ std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots)
   for (const Slot& slot : slots) {
     if (share_of(slot).n > 0) size.n_cells = std::max(size.n_cells, slot.n_cells());
   }
-  model_->prepare_threads(size);
+  model_->let_compute_alone(short_steps_.next(size));
   for (;;) {
     const std::int32_t status = llama_decode(model_->context(), batch.get());
     if (status != kNoCells) return status;

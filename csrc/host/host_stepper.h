@@ -11,6 +11,7 @@
 #include "grammar/masked_draw.h"
 #include "host/prefill_policy.h"
 #include "host/prompt_pass.h"
+#include "host/short_steps.h"
 #include "host/token_batch.h"
 #include "kept/llama_cell_store.h"
 #include "model/model.h"
@@ -164,6 +165,7 @@ class HostStepper final : public Stepper {
   const bool kv_unified_;
   const bool shares_cells_;  // a slot can find none although its context is not full
   PrefillPolicy prefill_;
+  ShortSteps short_steps_;
   bool is_tainted_ = false;
   PromptPass* prompt_pass_ = nullptr;  // null: there is none
   LlamaCellStore cells_;

@@ -75,7 +75,7 @@ Model::Model(const EngineConfig& config, LoadProgress& progress, const std::atom
   const ErrorCapture capture;
   load(placed.config, progress);
   make_context(placed.config);
-  threads_ = WorkerThreads(placed.config, llama_model_n_params(model_.get()));
+  threads_ = WorkerThreads(placed.config);
   threads_.attach(context_.get());
   if (config.warmup) warm_up();
   progress.fraction.store(1.0F, std::memory_order_relaxed);

@@ -62,7 +62,7 @@ class Model {
   void set_lora_scales(std::span<const float> scales) { loras_.apply(context_.get(), scales); }
   // See WorkerThreads.
   void take_priority() const { threads_.take_priority(); }
-  void prepare_threads(const StepSize& step) { threads_.prepare(context_.get(), step); }
+  void let_compute_alone(bool alone) { threads_.let_compute_alone(context_.get(), alone); }
   // Counts the nodes of graphs that the CPU begins, on the thread that calls llama_decode.
   void count_nodes(Counter& n_nodes) noexcept { n_nodes_ = &n_nodes; }
   [[nodiscard]] bool is_eog(TokenId token) const noexcept {

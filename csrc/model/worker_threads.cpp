@@ -74,7 +74,7 @@ void ThreadpoolDeleter::operator()(ggml_threadpool* pool) const noexcept {
   free_ggml_threadpool(pool);
 }
 
-WorkerThreads::WorkerThreads(const EngineConfig& config, std::uint64_t n_params)
+WorkerThreads::WorkerThreads(const EngineConfig& config)
     : priority_(config.options.priority),
       n_threads_(config.n_threads),
       n_threads_batch_(config.n_threads_batch),
@@ -86,7 +86,6 @@ WorkerThreads::WorkerThreads(const EngineConfig& config, std::uint64_t n_params)
     prompts_.reset(new_threadpool(config, config.n_threads_batch, poll_batch, true, workers_));
   }
   if (config.short_steps_alone) {
-    short_steps_ = ShortSteps(n_params);
     alone_.reset(new_threadpool(config, 1, config.poll, true, workers_));
   }
   // It computes as they do, at their side, and without being nicer than anybody.
@@ -112,10 +111,10 @@ void WorkerThreads::attach(llama_context* context) const {
   llama_attach_threadpool(context, steps_.get(), prompts_ ? prompts_.get() : steps_.get());
 }
 
-void WorkerThreads::prepare(llama_context* context, const StepSize& step) {
-  if (alone_ == nullptr || short_steps_.next(step) == is_alone_) return;
-  is_alone_ = !is_alone_;
-  if (!is_alone_) {
+void WorkerThreads::let_compute_alone(llama_context* context, bool alone) {
+  if (alone_ == nullptr || alone == is_alone_) return;
+  is_alone_ = alone;
+  if (!alone) {
     attach(context);
     llama_set_n_threads(context, n_threads_, n_threads_batch_);
     return;

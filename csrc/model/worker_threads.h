@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "model/engine_config.h"
-#include "model/short_steps.h"
 
 struct ggml_threadpool;
 
@@ -25,9 +24,8 @@ class WorkerThreads {
   // Workers run on config.worker_cores from the start; the calling thread's cores stay as they are.
   // Unless a priority is asked for, they and the calling thread let others that wake up go first.
   // A priority above normal is for take_priority().
-  // `n_params`: the model's, for short steps. Throws std::runtime_error if no thread can be
-  // started.
-  WorkerThreads(const EngineConfig& config, std::uint64_t n_params);
+  // Throws std::runtime_error if no thread can be started.
+  explicit WorkerThreads(const EngineConfig& config);
 
   // Gives the calling thread, which has to have its own cores by now, and the workers the priority
   // in real time that is asked for (ggml's numbers). A line of the log says if it may not be had.
@@ -36,8 +34,9 @@ class WorkerThreads {
   // The context has to be gone before the pools are.
   void attach(llama_context* context) const;
 
-  // Gives the next llama_decode the threads that it is to have. For the decode thread.
-  void prepare(llama_context* context, const StepSize& step);
+  // From the next llama_decode on the thread that calls it computes without workers, or with them
+  // again. Nothing happens unless EngineConfig::short_steps_alone is set.
+  void let_compute_alone(llama_context* context, bool alone);
 
  private:
   using Pool = std::unique_ptr<ggml_threadpool, ThreadpoolDeleter>;
@@ -45,7 +44,6 @@ class WorkerThreads {
   int priority_ = 0;
   std::int32_t n_threads_ = 1;
   std::int32_t n_threads_batch_ = 1;
-  ShortSteps short_steps_;
   bool is_alone_ = false;     // the context has `alone_`
   std::vector<int> workers_;  // thread ids
   Pool steps_;

@@ -40,9 +40,7 @@ T = TypeVar("T")
 
 _FINISHED: Final = int(EventKind.FINISHED)
 _TURN_S: Final = 1.0  # what a call on another thread takes beside its work
-# Less than Linux gives by default, so that it begins at once where another process computes, and
-# enough to read a request before that one has its turn again.
-_FRONT_END_SLICE_NS: Final = 1_200_000
+_FRONT_END_SLICE_NS: Final = 1_200_000  # a request is read in it; Linux gives others 1.4 and more
 
 
 class Engine:

@@ -13,7 +13,7 @@ class Placement:
     Unless `is_pinned`, the decode thread and the front end are where the process was put.
     `n_threads_asked`: the most that was asked for, of which there may be fewer (`place`).
     `short_steps_alone`: the decode thread computes short steps without its one worker, which has
-    the front end's core (csrc/model/short_steps.h).
+    the front end's core (csrc/host/short_steps.h).
     """
 
     is_pinned: bool

@@ -1,6 +1,6 @@
 // The steps that a decode thread computes without ggml's workers are short, behind a prompt, and
 // none whose bits would follow the number of threads.
-#include "model/short_steps.h"
+#include "host/short_steps.h"
 
 #include "check.h"
 
@@ -45,7 +45,7 @@ TEST(a_lone_token_with_many_cells_is_everybodys) {
 TEST(larger_models_have_none) {
   ShortSteps steps(200'000'000);
   CHECK(!steps.next({.n_tokens = 1, .has_prompt = true}));
-  CHECK(!ShortSteps().next({.n_tokens = 1, .has_prompt = true}));
+  CHECK(!ShortSteps(0).next({.n_tokens = 1, .has_prompt = true}));
 }
 
 }  // namespace

@@ -17,15 +17,15 @@ struct StepSize {
 // that came at the same time are still read, are computed by the decode thread alone.
 class ShortSteps {
  public:
-  ShortSteps() = default;  // there are none
+  // `n_params`: the model's; 0: there are no such steps.
   explicit ShortSteps(std::uint64_t n_params) noexcept : n_params_(n_params) {}
 
   // Whether the next step is one of them. Told of each step, once.
   [[nodiscard]] bool next(const StepSize& step) noexcept;
 
  private:
-  std::uint64_t n_params_ = 0;  // the model's
-  std::int32_t n_left_ = 0;     // steps behind a prompt
+  std::uint64_t n_params_;
+  std::int32_t n_left_ = 0;  // steps behind a prompt
 };
 
 }  // namespace unpaced

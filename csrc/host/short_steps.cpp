@@ -1,4 +1,4 @@
-#include "model/short_steps.h"
+#include "host/short_steps.h"
 
 namespace unpaced {
 namespace {
