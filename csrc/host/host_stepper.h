@@ -28,6 +28,10 @@ class HostStepper final : public Stepper {
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return model_->n_ctx_slot(); }
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
+  bool use_idle_time() override {
+    model_->rest_workers();
+    return false;
+  }
   void forget(Slot& slot) override;
   [[nodiscard]] CellStore* cell_store() noexcept override {
     return cells_.is_usable() ? &cells_ : nullptr;

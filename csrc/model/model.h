@@ -62,6 +62,7 @@ class Model {
   void set_lora_scales(std::span<const float> scales) { loras_.apply(context_.get(), scales); }
   // See WorkerThreads.
   void take_priority() const { threads_.take_priority(); }
+  void rest_workers() const noexcept { threads_.rest(); }
   void let_compute_alone(bool alone) { threads_.let_compute_alone(context_.get(), alone); }
   // Counts the nodes of graphs that the CPU begins, on the thread that calls llama_decode.
   void count_nodes(Counter& n_nodes) noexcept { n_nodes_ = &n_nodes; }

@@ -111,6 +111,10 @@ void WorkerThreads::attach(llama_context* context) const {
   llama_attach_threadpool(context, steps_.get(), prompts_ ? prompts_.get() : steps_.get());
 }
 
+void WorkerThreads::rest() const noexcept {
+  if (alone_ != nullptr && !is_alone_) ggml_threadpool_pause(steps_.get());
+}
+
 void WorkerThreads::let_compute_alone(llama_context* context, bool alone) {
   if (alone_ == nullptr || alone == is_alone_) return;
   is_alone_ = alone;

@@ -38,6 +38,10 @@ class WorkerThreads {
   // again. Nothing happens unless EngineConfig::short_steps_alone is set.
   void let_compute_alone(llama_context* context, bool alone);
 
+  // Where there are short steps: the worker sleeps until the next step that is not, instead of
+  // spinning on the front end's core for some milliseconds more.
+  void rest() const noexcept;
+
  private:
   using Pool = std::unique_ptr<ggml_threadpool, ThreadpoolDeleter>;
 
