@@ -17,7 +17,7 @@ N_FILES_MAX = 20
 # Lines: of the longest file, and of the median.
 N_LINES_MAX = {
     "csrc": (355, 70),
-    "engine_ext": (416, 83),
+    "engine_ext": (415, 83),
     "scripts": (127, 70),
     "unpaced": (300, 100),
     "tests": (500, 132),

@@ -112,7 +112,9 @@ void WorkerThreads::attach(llama_context* context) const {
 }
 
 void WorkerThreads::rest() const noexcept {
-  if (alone_ != nullptr && !is_alone_) ggml_threadpool_pause(steps_.get());
+  if (alone_ == nullptr || is_alone_) return;
+  ggml_threadpool_pause(steps_.get());
+  if (prompts_) ggml_threadpool_pause(prompts_.get());  // either may be the last one used
 }
 
 void WorkerThreads::let_compute_alone(llama_context* context, bool alone) {
