@@ -174,15 +174,17 @@ $(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/packag
 	else echo "npm is not here: its clients are left out"; fi
 	@touch $@
 
-# ctest three times: plain, ThreadSanitizer, AddressSanitizer. The build trees stay: later only what changed is compiled. Two tests
+# ctest three times: without a sanitizer what they leave to it, ThreadSanitizer, AddressSanitizer. The build trees stay:
+# later only what changed is compiled. Two tests
 # at a time, since most of their time is waiting; not while others are compiled, since some of them want both cores.
 cpp-tests: $(STAMPS)/dev
 	@for sanitizer in plain $(SANITIZERS); do \
-	  folder=.build/cpp-$$sanitizer; \
+	  folder=.build/cpp-$$sanitizer; target=all; select=; \
+	  [ $$sanitizer != plain ] || { target=unsanitized_tests; select='--label-regex unsanitized'; }; \
 	  $(STEP) .build/logs/cpp-$$sanitizer.log "C++ tests, sanitizer $$sanitizer: compile" sh -c " \
 	    $(VENV)/bin/cmake -S csrc -B $$folder -G Ninja -DCMAKE_MAKE_PROGRAM='$(CURDIR)/$(VENV)/bin/ninja' \
 	      -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
 	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/plain//') && \
-	    $(VENV)/bin/cmake --build $$folder"; \
-	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --parallel 2; \
+	    $(VENV)/bin/cmake --build $$folder --target $$target"; \
+	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --parallel 2 $$select; \
 	done

@@ -110,6 +110,7 @@ nb::dict counters(PyEngine& self) {
   values["n_slots_active"] = c.n_slots_active.get();
   values["n_waiting"] = c.n_waiting.get();
   values["n_cache_bytes"] = c.n_cache_bytes.get();
+  values["n_cache_early_bytes"] = c.n_cache_early_bytes.get();
   values["n_cache_states"] = c.n_cache_states.get();
   values["n_cache_lost"] = c.n_cache_lost.get();
   values["n_cell_waits"] = c.n_cell_waits.get();

@@ -82,9 +82,10 @@ struct alignas(128) Counters {
   Counter n_prompt_graphs;  // likewise, of short prompts: one a number of tokens and window
   Counter n_slots_active;
   Counter n_waiting;
-  Counter n_cache_bytes;   // of slot states in host memory
-  Counter n_cache_states;  // their number
-  Counter n_cache_lost;    // states whose cells were needed before they had been copied
+  Counter n_cache_bytes;        // of slot states in host memory
+  Counter n_cache_states;       // their number
+  Counter n_cache_early_bytes;  // of copies of what idle slots hold, beside them
+  Counter n_cache_lost;         // states whose cells were needed before they had been copied
   // Where slots share the cells and there are too few.
   Counter n_cell_waits;     // times a request began to wait for cells
   Counter n_cells_yielded;  // cells that requests gave to others, to be computed anew

@@ -310,7 +310,8 @@ bool DecodeThread::await_expected() noexcept {
 void DecodeThread::park() noexcept {
   if (await_expected()) return;
   bool was_used = false;
-  guard([&] { was_used = stepper_->use_idle_time(); },
+  settle();
+  guard([&] { was_used = stepper_->use_idle_time() || keeper_.copy_early(*stepper_, slots_); },
         [this](const char* what) { record_error(what); });
   if (was_used || is_lost_) {
     counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));

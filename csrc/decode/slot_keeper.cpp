@@ -17,6 +17,7 @@ SlotKeeper::SlotKeeper(const SlotKeeperOptions& options, std::int32_t n_slots, C
     : options_(options),
       counters_(counters),
       cache_(options.cache_bytes_max),
+      early_(n_slots, pool_, part_size_),
       mover_(pool_, part_size_, n_slots) {
   seatings_.reserve(static_cast<std::size_t>(n_slots));
   holders_.reserve(kSequencesMax);
@@ -102,15 +103,24 @@ bool SlotKeeper::keep(Stepper& stepper, Slot& slot) {
       state.parts.push_back(std::move(part));
     } else {
       if (store->is_full()) drop_unfinished(*store);
+      early_.hand_over(slot, state);
       state.ticket = ticket = store->park(slot);
       if (ticket == CellStore::kNoTicket) return false;
     }
     cache_.put(std::move(state));
+    while (is_beyond_limit(0) && early_.drop_one()) {
+    }
   } catch (const std::bad_alloc&) {  // the prompt will be computed anew, that is all
     if (store != nullptr) store->unpark(ticket);
     return false;
   }
   return true;
+}
+
+bool SlotKeeper::is_beyond_limit(std::size_t n_bytes) const noexcept {
+  if (options_.cache_bytes_max < 0) return false;
+  n_bytes += cache_.n_bytes() + early_.n_bytes();
+  return n_bytes > static_cast<std::size_t>(options_.cache_bytes_max);
 }
 
 std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots,

@@ -15,6 +15,7 @@
 #include "decode/prefix_source.h"
 #include "decode/state_mover.h"
 #include "decode/stepper.h"
+#include "kept/early_copies.h"
 #include "kept/part_pool.h"
 #include "kept/part_size.h"
 #include "kept/prompt_cache.h"
@@ -56,6 +57,9 @@ class SlotKeeper {
   [[nodiscard]] bool has_work() const noexcept;
   // One turn: parts are copied and restored for as long as two steps may be apart.
   void work(Stepper& stepper, std::span<Slot> slots);
+  // Nothing runs and nobody waits; the stepper has settled. Copies a part of what an idle slot
+  // holds, for when another request takes its place. False: there is nothing to copy.
+  bool copy_early(Stepper& stepper, std::span<const Slot> slots);
   // A step follows, or the next turn.
   void end_turn() noexcept;
   // Something went wrong: copies under way are dropped.
@@ -79,6 +83,7 @@ class SlotKeeper {
     std::optional<KeptState> state;              // what comes back
     std::size_t n_restored = 0;                  // parts of it
     std::int32_t n_wanted = 0;                   // tokens of it
+    std::int32_t n_freed = 0;                    // cells that it waited for without need of them
     bool is_ready = false;
   };
 
@@ -88,6 +93,8 @@ class SlotKeeper {
   // False: it was not worth it, or there is no memory for it; the slot is as before. Where there is
   // a CellStore, what is kept is in no slot any more.
   bool keep(Stepper& stepper, Slot& slot);
+  // With so many bytes more.
+  [[nodiscard]] bool is_beyond_limit(std::size_t n_bytes) const noexcept;
   // Of all idle slots but `taken` and the one that it shares with; returns their number.
   std::int32_t keep_idle(Stepper& stepper, std::span<Slot> slots, const Seating& seating);
   // The kept state that serves the request better than `held`, which its slot held, takes the place
@@ -120,6 +127,9 @@ class SlotKeeper {
   bool copy_next(CellStore& store);
   // The next part of `state`; false: it has to be given up.
   bool copy_part(CellStore& store, KeptState& state);
+  // Cells that were copied before they were displaced become free, for the request to compute in
+  // lower ones. False: there are none.
+  bool free_copied(CellStore& store, Seating& seating) noexcept;
   // Whether the request's cells are free, or never will be.
   [[nodiscard]] bool has_room(const CellStore& store, std::span<const Slot> slots,
                               const Seating& seating) noexcept;
@@ -152,6 +162,7 @@ class SlotKeeper {
   std::vector<PrefixIndex::Holder> holders_;  // scratch: who may hold a prefix, and
   std::vector<PrefixSource> holder_sources_;  // where
   PartSize part_size_;
+  EarlyCopies early_;
   StateMover mover_;
   bool is_swept_ = true;      // the store has no cells left that are nobody's
   std::int64_t turn_us_ = 0;  // spent since the last step

@@ -7,6 +7,12 @@
 #include "slots/common_prefix.h"
 
 namespace unpaced {
+namespace {
+
+// A cell takes a tenth of a microsecond, and nobody is to wait for two milliseconds.
+constexpr std::int32_t kFreedMax = 16384;
+
+}  // namespace
 
 bool SlotKeeper::has_work() const noexcept {
   return !seatings_.empty() || mover_.has_work() || cache_.has_unfinished() || !pool_.is_tidy() ||
@@ -83,6 +89,7 @@ bool SlotKeeper::advance(CellStore& store, std::span<const Slot> slots, Seating&
     dispose(&store, *seating.state);
     seating.state.reset();
   }
+  if (free_copied(store, seating)) return true;
   if (!has_room(store, slots, seating)) return false;
   if (seating.state) return restore_next(store, slots, seating);
   seating.is_ready = true;
@@ -163,7 +170,7 @@ bool SlotKeeper::copy_next(CellStore& store) {
     pool_.tidy();
     return true;
   }
-  if (!copy_part(store, *state)) {
+  if (!state->is_copied() && !copy_part(store, *state)) {
     store.unpark(state->ticket);
     drop_lost(store);
   } else if (state->is_copied()) {
@@ -171,6 +178,35 @@ bool SlotKeeper::copy_next(CellStore& store) {
     cache_.finish(*state);
   }
   return true;
+}
+
+bool SlotKeeper::free_copied(CellStore& store, Seating& seating) noexcept {
+  if (seating.n_freed >= kFreedMax) return false;
+  KeptState* state = cache_.copied([&](std::int32_t ticket) {
+    return std::ranges::find(seatings_, ticket, &Seating::lender) == seatings_.end();
+  });
+  if (state == nullptr) return false;
+  seating.n_freed += static_cast<std::int32_t>(state->tokens.size());
+  store.unpark(state->ticket);
+  cache_.finish(*state);
+  return true;
+}
+
+bool SlotKeeper::copy_early(Stepper& stepper, std::span<const Slot> slots) {
+  CellStore* store = stepper.cell_store();
+  if (store == nullptr || !cache_.enabled() || !store->copies_early()) return false;
+  for (const Slot& slot : slots) {
+    if (!slot.is_free() || slot.is_throwaway || slot.has_moved_cells) continue;
+    if (slot.n_cells() < CellStore::kParkMin || early_.is_whole(slot)) continue;
+    store->measure(slot);
+    const CacheKey key{.lora_scales = slot.lora_scales, .cache_domain = slot.cache_domain};
+    if (!cache_.wants(slot.cells, store->part_bytes(slot.n_cells()), key)) continue;
+    if (is_beyond_limit(early_.n_missing_bytes(*store, slot))) continue;
+    const bool has_copied = early_.copy_next(*store, slot);
+    count();
+    if (has_copied) return true;
+  }
+  return false;
 }
 
 bool SlotKeeper::copy_part(CellStore& store, KeptState& state) {
@@ -206,6 +242,8 @@ void SlotKeeper::drop_stale(Stepper& stepper) {
 }
 
 void SlotKeeper::drop_lost(CellStore& store) noexcept {
+  const auto is_gone = [&](std::int32_t ticket) { return !store.holds(ticket); };
+  while (KeptState* state = cache_.copied(is_gone)) cache_.finish(*state);
   const auto is_lost = [&](const KeptState& state) {
     return state.ticket != CellStore::kNoTicket && !store.holds(state.ticket);
   };
@@ -250,6 +288,7 @@ void SlotKeeper::dispose_dropped(CellStore* store) noexcept {
 
 void SlotKeeper::count() noexcept {
   counters_.n_cache_bytes.set(cache_.n_bytes());
+  counters_.n_cache_early_bytes.set(early_.n_bytes());
   counters_.n_cache_states.set(cache_.size());
 }
 

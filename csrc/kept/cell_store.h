@@ -40,6 +40,9 @@ class CellStore {
   // A request computes faster in cells that parked ones leave free: attention on the CPU reads all
   // cells up to the highest one in use, whoever's they are.
   [[nodiscard]] virtual bool prefers_low_cells() const noexcept { return false; }
+  // The cells are in other memory than what they are copied to: copies of what idle slots hold are
+  // made ahead of time. Where it is the same memory, most of them would fill it twice for nothing.
+  [[nodiscard]] virtual bool copies_early() const noexcept { return false; }
   // Finds out what a cell takes, the first time; the slot holds at least kParkMin.
   virtual void measure(const Slot& slot) = 0;
   // Of a part of n cells, n > 0, once that has been measured.

@@ -65,6 +65,16 @@ class PromptCache {
   // The oldest one whose cells are not all copied yet; null: there is none.
   [[nodiscard]] KeptState* unfinished() noexcept;
   [[nodiscard]] bool has_unfinished() const noexcept { return n_unfinished_ > 0; }
+  // The oldest one that is in its parts as a whole and still under a ticket, of which `is_meant`
+  // says so; null: there is none.
+  template <class IsMeant>
+  [[nodiscard]] KeptState* copied(IsMeant is_meant) noexcept {
+    if (!has_unfinished()) return nullptr;
+    const auto found = std::ranges::find_if(states_, [&](const KeptState& state) {
+      return state.ticket != CellStore::kNoTicket && state.is_copied() && is_meant(state.ticket);
+    });
+    return found == states_.end() ? nullptr : &*found;
+  }
   // All of it is in its parts now.
   void finish(KeptState& state) noexcept;
   // Drops those that `is_lost` says so of; returns their number.

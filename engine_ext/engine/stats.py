@@ -58,7 +58,8 @@ class EngineStats:
     n_slots_active: int
     n_waiting: int
     n_cache_bytes: int
-    """Slot states in host memory."""
+    n_cache_early_bytes: int
+    """Slot states in host memory, and beside them copies of what idle slots still hold."""
     n_cache_states: int
     n_cache_lost: int
     """Of them, those whose cells were needed before they had been copied."""

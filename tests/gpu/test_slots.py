@@ -176,3 +176,29 @@ async def test_states_of_slots_that_decoded_side_by_side_come_back() -> None:
         assert engine.stats().n_cache_lost == 0
         # A part is a kernel and a copy of 2 MiB at most; a call for each run of cells were more.
         assert engine.stats().cache_turn_us_max < 50_000
+
+
+async def test_what_idle_slots_hold_is_copied_before_it_is_displaced() -> None:
+    async with running_engine(
+        "device", n_slots=4, n_ctx=8192, kv_unified=True, cache_bytes_max=-1
+    ) as engine:
+        texts = [await engine.tokenize(text) for text in TEXTS]
+        requests = [SequenceRequest(prompt=text, sampling=GREEDY, max_tokens=200) for text in texts]
+        crowd = await asyncio.gather(*(events_of(engine, request) for request in requests))
+        assert engine.stats().n_cache_states == 0
+        n_early = -1
+        while n_early != (now := engine.stats().n_cache_early_bytes) or now == 0:
+            n_early = now
+            await asyncio.sleep(0.2)
+        newcomer = await engine.tokenize("Mia and her brother")
+        alone = SequenceRequest(prompt=newcomer, sampling=GREEDY, max_tokens=100)
+        await events_of(engine, alone)
+        # All that is kept was there before: not a byte has been copied for it.
+        assert engine.stats().n_cache_states == 4
+        assert engine.stats().n_cache_bytes == n_early
+        for text, events in zip(texts, crowd, strict=True):
+            tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
+            grown = [*text, *tokens]
+            again = SequenceRequest(prompt=grown, sampling=GREEDY, max_tokens=2)
+            assert (await events_of(engine, again))[0].n_cached == len(grown) - 1
+        assert engine.stats().n_cache_lost == 0

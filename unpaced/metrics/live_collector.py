@@ -83,6 +83,11 @@ class LiveCollector(Collector):
             ("kv_used_ratio", "Part of the KV cells that requests need which run", kv.ratio),
             ("kv_cells_shared", "KV cells that several prompts share", stats.n_cells_shared),
             ("prompt_cache_bytes", "Host memory of prompts without a slot", stats.n_cache_bytes),
+            (
+                "prompt_cache_early_bytes",
+                "Host memory of copies of what idle slots hold, for when they are taken over",
+                stats.n_cache_early_bytes,
+            ),
             ("prompt_cache_prompts", "Prompts kept in host memory", stats.n_cache_states),
             (
                 "prompt_cache_longest_turn_seconds",

@@ -31,6 +31,7 @@ class DeviceCellStore final : public CellStore {
   }
   [[nodiscard]] const PrefixIndex& index() const noexcept override { return books_.index(); }
   [[nodiscard]] bool is_full() const noexcept override { return books_.is_full(); }
+  [[nodiscard]] bool copies_early() const noexcept override { return true; }
   void measure(const Slot& slot) override { static_cast<void>(slot); }
   [[nodiscard]] std::size_t part_bytes(std::int32_t n) const noexcept override {
     return cell_bytes_ * static_cast<std::size_t>(n);

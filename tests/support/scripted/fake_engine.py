@@ -388,6 +388,7 @@ class FakeEngine:
             n_slots_active=2,
             n_waiting=1,
             n_cache_bytes=0,
+            n_cache_early_bytes=0,
             n_cache_states=0,
             n_cache_lost=0,
             n_cell_waits=0,

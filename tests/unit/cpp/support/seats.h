@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -58,10 +59,12 @@ class TokenStore final : public CellStore {
                  std::span<std::byte> to) override {
     std::this_thread::sleep_for(part_time + n * cell_time);
     ++n_copied;
+    n_cells_copied += n;
     const auto of =
         std::ranges::find(sequences, sequence, [](const auto& it) { return it.second; });
-    REQUIRE(of != sequences.end());
-    const std::vector<TokenId>& tokens = parked.at(of->first);
+    const auto slot = std::ranges::find(slots, sequence, &Slot::sequence);
+    REQUIRE(of != sequences.end() || slot != slots.end());
+    const std::vector<TokenId>& tokens = slot != slots.end() ? slot->cells : parked.at(of->first);
     CHECK(first + n <= static_cast<std::int32_t>(tokens.size()));
     std::copy_n(reinterpret_cast<const std::byte*>(tokens.data() + first), to.size(), to.data());
     return !fails;
@@ -119,6 +122,7 @@ class TokenStore final : public CellStore {
   }
   std::int64_t take_waited_us() noexcept override { return std::exchange(waited_us, 0); }
   bool prefers_low_cells() const noexcept override { return is_on_cpu; }
+  bool copies_early() const noexcept override { return !is_on_cpu; }
 
   // The ticket's cells are gone, or another one's.
   void drop(std::int32_t ticket) noexcept {
@@ -133,6 +137,7 @@ class TokenStore final : public CellStore {
   }
   void leave(std::size_t n) noexcept { n_left += static_cast<std::int32_t>(n); }
 
+  std::span<const Slot> slots;
   std::int32_t n_all = 4096;
   std::size_t n_tickets = 4;
   std::chrono::microseconds part_time{0};
@@ -149,6 +154,7 @@ class TokenStore final : public CellStore {
   std::int64_t waited_us = 0;
   bool is_on_cpu = false;
   std::int32_t n_copied = 0;
+  std::int32_t n_cells_copied = 0;
   std::int32_t n_restored = 0;
 };
 
@@ -172,6 +178,7 @@ struct Seats {
     for (std::size_t i = 0; i < n; ++i) {
       slots[i].id = slots[i].sequence = static_cast<std::int32_t>(i);
     }
+    stepper.store.slots = slots;
   }
 
   void submit(std::size_t slot, RequestSpec& spec, bool takes_over = true) {
@@ -195,6 +202,11 @@ struct Seats {
     slots[slot].cells = std::move(cells);
     slots[slot].phase = SlotPhase::kIdle;
     slots[slot].spec = nullptr;
+  }
+  // Nobody asks for anything, for as long as there is something to copy.
+  void rest() {
+    while (keeper.copy_early(stepper, slots)) {
+    }
   }
   void finish_work() {
     while (keeper.has_work()) {
