@@ -40,6 +40,8 @@ def test_a_dry_run_says_what_llama_cpp_then_takes() -> None:
     assert "2 x 512" in done.stdout
     assert "llama 3.3M Q8_0, 3,344,640 parameters" in done.stdout
     with serving(*flags, "-v") as server:
+        # Lines of its thread for the log come when they come.
+        server.until(lambda: "compute buffer size" in server.log.read_text())
         log = server.log.read_text()
     for name, planned in (("model", weights), ("KV", cache), ("compute", computing)):
         taken = sum(

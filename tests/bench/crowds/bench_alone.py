@@ -2,7 +2,8 @@
 """One stream's tokens/s: in a server for one, in a server for many, and there after a crowd.
 
 Both servers hold the model at the same time and are asked in turn, ABBA, with prompts that differ.
-Then the second one decodes a crowd that fills all its slots, and both are asked again.
+Then the second one decodes a crowd that fills all its slots, and both are asked again after
+`--pause`.
 """
 
 import argparse
@@ -80,6 +81,7 @@ def run(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
             )
             crowd = [body(next(numbers), 100) for _ in range(arguments.slots)]
             stream_together(servers[AMONG].port, crowd)
+            time.sleep(arguments.pause)
     return row
 
 
@@ -90,6 +92,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--n", type=int, default=512, help="tokens of the stream")
+    parser.add_argument("--pause", type=float, default=1, help="seconds behind the crowd")
     parser.add_argument("--flags", type=str.split, default=[], help="of both servers")
     parser.add_argument("--out", type=Path, help="folder for the figures")
     arguments = parser.parse_args()

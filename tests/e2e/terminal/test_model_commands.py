@@ -81,9 +81,13 @@ def test_a_file_where_a_command_stands_is_served(env: dict[str, str], tmp_path: 
     port = free_port()
     for number, words in enumerate(((str(model),), ("serve", str(model)))):
         log = tmp_path / f"log{number}"
-        with running([str(UNPACED), *words, "-c", "64", "--port", str(port)], env, port, log):
-            assert f"http://127.0.0.1:{port}" in log.read_text()
+        command = [str(UNPACED), *words, "-c", "64", "--port", str(port)]
+        with running(command, env, port, log) as process:
+            server = Server(process, log)
+            # It says so when it answers already.
+            server.until(lambda: f"http://127.0.0.1:{port}" in server.log.read_text())
             assert str(model) in log.read_text()
+            server.client.close()
     folder = run(str(tmp_path), **env)
     assert "is a folder; the model is a file, such as any.gguf in it" in folder.stderr
 
