@@ -88,7 +88,6 @@ bool SlotKeeper::keep(Stepper& stepper, Slot& slot) {
   const CacheKey key{.lora_scales = slot.lora_scales, .cache_domain = slot.cache_domain};
   if (!cache_.wants(slot.cells, n_bytes, key)) return false;
   cache_.make_room(slot.cells, n_bytes, key);
-  dispose_dropped(store);
   std::int32_t ticket = CellStore::kNoTicket;
   try {
     KeptState state;
@@ -97,19 +96,22 @@ bool SlotKeeper::keep(Stepper& stepper, Slot& slot) {
     state.cache_domain = slot.cache_domain;
     state.has_moved_cells = slot.has_moved_cells;
     state.n_bytes = n_bytes;
+    early_.hand_over(slot, state);
+    make_room(0, n_bytes);
+    dispose_dropped(store);
     if (store == nullptr) {
       StatePart part = pool_.take(n_bytes, slot.n_cells());
       if (!stepper.copy_state(slot, part.bytes())) return false;
       state.parts.push_back(std::move(part));
     } else {
       if (store->is_full()) drop_unfinished(*store);
-      early_.hand_over(slot, state);
       state.ticket = ticket = store->park(slot);
-      if (ticket == CellStore::kNoTicket) return false;
+      if (ticket == CellStore::kNoTicket) {
+        dispose(store, state);
+        return false;
+      }
     }
     cache_.put(std::move(state));
-    while (is_beyond_limit(0) && early_.drop_one()) {
-    }
   } catch (const std::bad_alloc&) {  // the prompt will be computed anew, that is all
     if (store != nullptr) store->unpark(ticket);
     return false;
@@ -117,10 +119,14 @@ bool SlotKeeper::keep(Stepper& stepper, Slot& slot) {
   return true;
 }
 
-bool SlotKeeper::is_beyond_limit(std::size_t n_bytes) const noexcept {
-  if (options_.cache_bytes_max < 0) return false;
-  n_bytes += cache_.n_bytes() + early_.n_bytes();
-  return n_bytes > static_cast<std::size_t>(options_.cache_bytes_max);
+void SlotKeeper::make_room(std::size_t n_early, std::size_t n_kept) noexcept {
+  if (options_.cache_bytes_max < 0) return;
+  const auto n_max = static_cast<std::size_t>(options_.cache_bytes_max);
+  const auto is_beyond = [&] {
+    return cache_.n_bytes() + early_.n_bytes() + n_early + n_kept > n_max;
+  };
+  while (is_beyond() && (cache_.drop_oldest() || early_.drop_one())) {
+  }
 }
 
 std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots,

@@ -93,8 +93,8 @@ class SlotKeeper {
   // False: it was not worth it, or there is no memory for it; the slot is as before. Where there is
   // a CellStore, what is kept is in no slot any more.
   bool keep(Stepper& stepper, Slot& slot);
-  // With so many bytes more.
-  [[nodiscard]] bool is_beyond_limit(std::size_t n_bytes) const noexcept;
+  // For so many bytes more, of copies ahead of time and of kept states, the oldest ones go.
+  void make_room(std::size_t n_early, std::size_t n_kept) noexcept;
   // Of all idle slots but `taken` and the one that it shares with; returns their number.
   std::int32_t keep_idle(Stepper& stepper, std::span<Slot> slots, const Seating& seating);
   // The kept state that serves the request better than `held`, which its slot held, takes the place

@@ -11,6 +11,9 @@ namespace {
 
 // A cell takes a tenth of a microsecond, and nobody is to wait for two milliseconds.
 constexpr std::int32_t kFreedMax = 16384;
+// Of the memory for kept prompts, copies of what slots still hold take the fourth part at most: for
+// each of them an old prompt goes that might have come back.
+constexpr std::int64_t kEarlyPart = 4;
 
 }  // namespace
 
@@ -195,13 +198,18 @@ bool SlotKeeper::free_copied(CellStore& store, Seating& seating) noexcept {
 bool SlotKeeper::copy_early(Stepper& stepper, std::span<const Slot> slots) {
   CellStore* store = stepper.cell_store();
   if (store == nullptr || !cache_.enabled() || !store->copies_early()) return false;
+  const auto n_early_max =
+      static_cast<std::size_t>(std::max<std::int64_t>(options_.cache_bytes_max / kEarlyPart, 0));
   for (const Slot& slot : slots) {
     if (!slot.is_free() || slot.is_throwaway || slot.has_moved_cells) continue;
     if (slot.n_cells() < CellStore::kParkMin || early_.is_whole(slot)) continue;
     store->measure(slot);
     const CacheKey key{.lora_scales = slot.lora_scales, .cache_domain = slot.cache_domain};
     if (!cache_.wants(slot.cells, store->part_bytes(slot.n_cells()), key)) continue;
-    if (is_beyond_limit(early_.n_missing_bytes(*store, slot))) continue;
+    const std::size_t n_bytes = early_.n_missing_bytes(*store, slot);
+    if (n_early_max > 0 && early_.n_bytes() + n_bytes > n_early_max) continue;
+    make_room(n_bytes, 0);
+    dispose_dropped(store);
     const bool has_copied = early_.copy_next(*store, slot);
     count();
     if (has_copied) return true;

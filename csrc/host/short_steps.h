@@ -11,8 +11,8 @@ struct StepSize {
   std::int32_t n_cells = 0;  // the most that a sequence of the step has before it
 };
 
-// On two cores the front end has none of its own: who sends requests while a prompt is computed
-// waits for a worker that waits for the decode thread, and this one for the worker, at each of the
+// Where the front end has no core of its own, who sends requests while a prompt is computed waits
+// for a worker that waits for the decode thread, and this one for the worker, at each of the
 // graph's operations. So prompts that are short, and the steps right behind them, while the others
 // that came at the same time are still read, are computed by the decode thread alone.
 class ShortSteps {

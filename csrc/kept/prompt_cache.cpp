@@ -61,6 +61,12 @@ void PromptCache::make_room(std::span<const TokenId> tokens, std::size_t n_bytes
   }
 }
 
+bool PromptCache::drop_oldest() noexcept {
+  if (states_.empty()) return false;
+  drop(states_.begin());
+  return true;
+}
+
 void PromptCache::put(KeptState state) {
   states_.push_back(std::move(state));
   n_bytes_ += states_.back().n_bytes;

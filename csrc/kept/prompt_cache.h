@@ -86,6 +86,8 @@ class PromptCache {
     }
     return n_before - states_.size();
   }
+  // False: there is none.
+  bool drop_oldest() noexcept;
   // What has been dropped, for the caller to dispose of: it may be large, and have a ticket.
   [[nodiscard]] std::list<KeptState>& dropped() noexcept { return dropped_; }
 

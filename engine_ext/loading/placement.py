@@ -12,8 +12,8 @@ class Placement:
     `worker_cores` has a list for each of ggml's workers; all other threads are the front end's.
     Unless `is_pinned`, the decode thread and the front end are where the process was put.
     `n_threads_asked`: the most that was asked for, of which there may be fewer (`place`).
-    `short_steps_alone`: the decode thread computes short steps without its one worker, which has
-    the front end's core (csrc/host/short_steps.h).
+    `short_steps_alone`: the decode thread computes short steps without workers, which have the
+    front end's cores (csrc/host/short_steps.h).
     """
 
     is_pinned: bool
@@ -73,8 +73,8 @@ def place(config: EngineConfig, physical_cores: list[list[int]]) -> Placement:
         n_threads=n_threads,
         n_threads_batch=n_threads_batch,
         n_threads_asked=max(asked, asked_batch),
-        short_steps_alone=len(cores) == 2
-        and n_threads == n_threads_batch == 2
+        short_steps_alone=n_workers > 0
+        and {*decode_cores}.union(*worker_cores).issuperset(front_end_cores)
         and config.n_threads <= 0
         and config.n_threads_batch <= 0,
     )

@@ -75,6 +75,12 @@ def test_what_was_pulled_is_listed_shown_and_served(
         server.client.close()
 
 
+def check_says(server: Server, *texts: str) -> None:
+    """Its log has them, soon after it answers."""
+    server.until(lambda: all(text in server.log.read_text() for text in texts))
+    server.client.close()
+
+
 def test_a_file_where_a_command_stands_is_served(env: dict[str, str], tmp_path: Path) -> None:
     model = tmp_path / "any.gguf"
     model.write_bytes(DEMO)
@@ -83,11 +89,7 @@ def test_a_file_where_a_command_stands_is_served(env: dict[str, str], tmp_path: 
         log = tmp_path / f"log{number}"
         command = [str(UNPACED), *words, "-c", "64", "--port", str(port)]
         with running(command, env, port, log) as process:
-            server = Server(process, log)
-            # It says so when it answers already.
-            server.until(lambda: f"http://127.0.0.1:{port}" in server.log.read_text())
-            assert str(model) in log.read_text()
-            server.client.close()
+            check_says(Server(process, log), f"http://127.0.0.1:{port}", str(model))
     folder = run(str(tmp_path), **env)
     assert "is a folder; the model is a file, such as any.gguf in it" in folder.stderr
 

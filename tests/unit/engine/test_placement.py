@@ -154,7 +154,7 @@ def test_whether_a_core_is_left_for_the_front_end(
     assert placed(cores, **fields).leaves_a_core == leaves_a_core
 
 
-def test_short_steps_are_the_decode_threads_on_two_cores_unless_threads_are_asked_for() -> None:
+def test_short_steps_are_the_decode_threads_where_workers_have_the_front_ends_cores() -> None:
     two = machine(2, SMT[0])
     assert placed(two).short_steps_alone
     assert placed(two, pin=False).short_steps_alone
@@ -162,4 +162,8 @@ def test_short_steps_are_the_decode_threads_on_two_cores_unless_threads_are_aske
     assert not placed(two, n_threads_batch=2).short_steps_alone
     assert not placed(machine(1, SMT[0])).short_steps_alone
     assert not placed(machine(1, SMT[1])).short_steps_alone
-    assert not placed(machine(4, SMT[0])).short_steps_alone
+    for n in (4, 8):
+        assert placed(machine(n, SMT[0])).short_steps_alone
+        # The front end has the other hyper-threads to itself.
+        assert not placed(machine(n, SMT[1])).short_steps_alone
+        assert not placed(machine(n, SMT[0]), n_threads=n - 1).short_steps_alone

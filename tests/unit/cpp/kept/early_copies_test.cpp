@@ -153,27 +153,49 @@ TEST(a_running_request_is_not_copied_nor_anything_on_the_cpu) {
   }
 }
 
-// -cram is the limit of all.
+// -cram is the limit of all, and of copies ahead of time the fourth part of it.
 TEST(copies_ahead_of_time_count_as_those_in_the_cache_do) {
   constexpr std::size_t kCell = sizeof(TokenId);
-  Seats seats(3, 1000 * kCell);
+  Seats seats(3, 4000 * kCell);
   TokenStore& store = seats.stepper.store;
   seats.end(1, prompt_of(600, 10'000));
   seats.end(2, prompt_of(600, 20'000));
   seats.rest();
-  CHECK(store.n_cells_copied >= 600);
-  CHECK(store.n_cells_copied < 1200 + 600);  // the first one alone, whose parts grew
+  CHECK_EQ(seats.counters.n_cache_early_bytes.get(), 600 * kCell);  // the first one alone
   const std::int32_t n_before = store.n_cells_copied;
   seats.rest();
   CHECK_EQ(store.n_cells_copied, n_before);
   seats.slots[2].cells.clear();
-  seats.end(0, prompt_of(900, 30'000));  // displaced, it leaves no room for the other's copy
+  // Displaced, it leaves no room for the copy of one that runs meanwhile.
+  seats.end(0, prompt_of(3900, 30'000));
   RequestSpec other = spec_of(prompt_of(10));
   seats.slots[1].spec = &other;
   seats.slots[1].phase = SlotPhase::kDecode;
-  CHECK_EQ(displace(seats, 0, 5000), 900);
+  CHECK_EQ(displace(seats, 0, 5000), 3900);
+  CHECK_EQ(seats.counters.n_cache_early_bytes.get(), 0U);
   seats.slots[1].phase = SlotPhase::kIdle;
   CHECK_EQ(displace(seats, 1, 6000), 600 + 50);  // the idle slot with it
+}
+
+TEST(the_oldest_prompt_goes_for_a_copy_ahead_of_time) {
+  constexpr std::size_t kCell = sizeof(TokenId);
+  Seats seats(1, 2000 * kCell);
+  seats.stepper.store.n_all = 10'000;
+  for (TokenId i = 0; i < 4; ++i) {
+    seats.end(0, prompt_of(480, 10'000 * (i + 1)));
+    displace(seats, 0, 5000);
+  }
+  const auto n_states = seats.counters.n_cache_states.get();
+  CHECK(seats.counters.n_cache_bytes.get() > 1900 * kCell);
+  seats.end(0, prompt_of(490, 70'000));
+  seats.rest();
+  CHECK_EQ(seats.counters.n_cache_early_bytes.get(), 490 * kCell);
+  CHECK(seats.counters.n_cache_bytes.get() + 490 * kCell <= 2000 * kCell);
+  CHECK_EQ(seats.counters.n_cache_states.get(), n_states - 1);
+  CHECK_EQ(displace(seats, 0, 6000), 0);
+  CHECK(seats.counters.n_cache_bytes.get() <= 2000 * kCell);
+  CHECK_EQ(seats.counters.n_cache_early_bytes.get(), 0U);
+  check_comes_back(seats, 0, prompt_of(490, 70'000));
 }
 
 TEST(a_newcomer_shares_the_cells_of_what_was_copied) {
