@@ -49,11 +49,11 @@ class Browser:
 
     def click(self, css: str) -> None:
         """As a user: where it can be seen and nothing lies over it."""
-        self._post(f"/element/{self._find(css)}/click")
+        self._act(css, "click")
 
     def type(self, css: str, text: str) -> None:
         """Keys into an element; ENTER and SHIFT stand for those keys."""
-        self._post(f"/element/{self._find(css)}/value", text=text)
+        self._act(css, "value", text=text)
 
     def press(self, *keys: str) -> None:
         """Keys to whatever has the focus, one after the other."""
@@ -96,6 +96,19 @@ class Browser:
                 return found
             time.sleep(0.02)
         raise TimeoutError(script)
+
+    def _act(self, css: str, action: str, **body: Any) -> None:
+        # A page that draws itself anew gives a button's place to another one, as a user does not
+        # even see.
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            response = self._client.post(
+                f"{self._session}/element/{self._find(css)}/{action}", json=body
+            )
+            value = response.json()["value"]
+            if response.status_code == 200:
+                return
+            assert "stale element" in value["error"] and time.monotonic() < deadline, value
 
     def _find(self, css: str) -> str:
         found = self._post("/element", using="css selector", value=css)
