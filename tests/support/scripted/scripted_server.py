@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
@@ -42,6 +43,13 @@ class ScriptedServer:
     def submitted(self, n: int) -> FakeSequence:
         """The n-th request that reaches the engine, counted from 1; waits for it."""
         return self._in_loop(lambda: self._engine.submitted(n))
+
+    def await_cancel(self, sequence: FakeSequence) -> None:
+        """Until the engine has heard that nobody wants the rest."""
+        deadline = time.monotonic() + 20
+        while not sequence.is_cancelled:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
 
     def play(self, act: Callable[[], None]) -> None:
         """Have the engine do something."""
