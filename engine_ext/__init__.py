@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from engine_ext.loading.model_options import RopeScaling as RopeScaling
     from engine_ext.loading.model_options import SplitMode as SplitMode
     from engine_ext.loading.placement import Placement as Placement
+    from engine_ext.loading.rpc import run_rpc_worker as run_rpc_worker
+    from engine_ext.loading.rpc import use_rpc_workers as use_rpc_workers
     from engine_ext.sequence.events import EventKind as EventKind
     from engine_ext.sequence.events import FinishReason as FinishReason
     from engine_ext.sequence.grammar import Grammar as Grammar
@@ -142,6 +144,8 @@ _HOMES = {
     "plan_memory": "loading.memory_plan",
     "read_build_info": "base.build_info",
     "read_gguf_header": "loading.gguf_header",
+    "run_rpc_worker": "loading.rpc",
+    "use_rpc_workers": "loading.rpc",
 }
 
 __all__ = sorted(_HOMES)

@@ -53,6 +53,7 @@ INTERNALS: dict[str, set[str] | None] = {
     "device/kernels/ggml_device.cuh": {
         f"ggml-cuda/{name}.cuh" for name in ("common", "convert", "unary")
     },
+    "backend/rpc_backend.cpp": {"ggml-rpc.h"},
     "model/memory_plan.cpp": {"llama-ext.h"},
     "model/residency.cpp": {"../src/llama-ext.h"},
 }

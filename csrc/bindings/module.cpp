@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu_backend.h"
+#include "backend/rpc_backend.h"
 #include "base/cpu_affinity.h"
 #include "base/heap_reserve.h"
 #include "base/json_shape.h"
@@ -92,6 +93,9 @@ NB_MODULE(_native, m) {
     init_backends();
     return cpu_library();
   });
+  m.def("add_rpc_workers", &add_rpc_workers, "endpoints"_a);
+  m.def("run_rpc_worker", &run_rpc_worker, "endpoint"_a, "n_threads"_a, "devices"_a,
+        nb::call_guard<nb::gil_scoped_release>());
   m.def("ggml_commit", [] { return std::string(ggml_commit()); });
   m.def("are_tokens", &are_tokens, "items"_a, "n_vocab"_a,
         nb::sig("def are_tokens(items: list[typing.Any], n_vocab: int) -> bool"));
@@ -115,9 +119,9 @@ NB_MODULE(_native, m) {
       "ggml_type_name",
       [](int type) { return std::string(ggml_type_name(static_cast<ggml_type>(type))); }, "type"_a);
   m.def("builtin_chat_templates", &builtin_chat_templates);
-  m.def("format_chat", &chat_prompt, "chat_template"_a, "messages"_a, "add_generation_prompt"_a,
-        nb::sig("def format_chat(chat_template: bytes, messages: list[tuple[bytes, bytes]], "
-                "add_generation_prompt: bool) -> bytes"));
+  m.def("format_chat", &chat_prompt, "template"_a, "messages"_a, "adds_turn"_a,
+        nb::sig("def format_chat(template: bytes, messages: list[tuple[bytes, bytes]], "
+                "adds_turn: bool) -> bytes"));
   bind_config(m);
   bind_grammar(m);
   bind_memory_plan(m);

@@ -20,6 +20,7 @@ from engine_ext.loading.model_file import check_model_file
 from engine_ext.loading.model_info import ModelInfo, read_model_info
 from engine_ext.loading.native_config import DECODE_LOOPS, native_config
 from engine_ext.loading.placement import Placement, place
+from engine_ext.loading.rpc import use_rpc_workers
 from engine_ext.sequence.events import EventKind, FinishReason
 from engine_ext.sequence.grammar import Grammar, GrammarKind, GrammarPart, GrammarWait
 from engine_ext.sequence.grammar_compiler import GrammarCompiler
@@ -101,12 +102,12 @@ class Engine:
         """Have the decode thread load the model from now on; `start` waits for it.
 
         Needs no event loop yet, so that a program may load its own modules at the same time.
-
-        Raises: ModelLoadError, one sentence naming the file.
+        Raises: ModelLoadError, one sentence naming the file; EngineError naming an RPC worker.
         """
         if self._is_loading:
             raise EngineError("the engine was started before")
         check_model_file(self.config.model_path)
+        use_rpc_workers(self.config.options.rpc_workers)
         self._is_loading = True
         self._native.start()
 

@@ -11,6 +11,7 @@ from engine_ext.loading.config import EngineConfig
 from engine_ext.loading.model_file import check_model_file
 from engine_ext.loading.model_info import describe
 from engine_ext.loading.native_config import native_config
+from engine_ext.loading.rpc import use_rpc_workers
 
 if TYPE_CHECKING:
     from engine_ext import _native
@@ -64,6 +65,7 @@ def plan_memory(config: EngineConfig) -> MemoryPlan:
     Raises: ModelLoadError, one sentence naming the file.
     """
     check_model_file(config.model_path)
+    use_rpc_workers(config.options.rpc_workers)
     try:
         plan = _native.plan_memory(native_config(config))
     except RuntimeError as error:

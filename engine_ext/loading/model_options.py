@@ -31,7 +31,7 @@ class ModelOptions:
     that lie in host memory. `rope_*` and `yarn_*`: 0, or below 0 for the factors: the model's.
     `loras`: adapter files with the factor of each. `numa`: llama.cpp's strategy. `priority`: of
     ggml's threads, -1 low to 3 real time. `poll_batch`: `poll` while prompts are
-    computed; -1: the same.
+    computed; -1: the same. `rpc_workers`: see engine_ext.loading.rpc.
     """
 
     load_mode: LoadMode = "auto"
@@ -58,10 +58,12 @@ class ModelOptions:
     numa: Numa | None = None
     priority: int = 0
     poll_batch: int = -1
+    rpc_workers: tuple[str, ...] = ()
 
     def to_native(self) -> dict[str, object]:
         """Values of the native ModelOptions' fields."""
         values: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
+        del values["rpc_workers"]  # devices of this process by now
         values["load_mode"] = _LOAD_MODES[self.load_mode]
         values["lazy_mode"] = _LAZY_MODES[self.lazy_mode]
         values["split_mode"] = _SPLIT_MODES[self.split_mode]

@@ -43,6 +43,7 @@ def _all_commands() -> argparse.ArgumentParser:
     from unpaced.cli.models.list import list_parser
     from unpaced.cli.models.pull import pull_parser
     from unpaced.cli.models.show import show_parser
+    from unpaced.cli.rpc_worker import rpc_worker_parser
 
     commands: dict[str, tuple[str, Callable[[], argparse.ArgumentParser] | None]] = {
         "serve": ("serve a model", serve_parser),
@@ -51,6 +52,7 @@ def _all_commands() -> argparse.ArgumentParser:
         "pull": ("download a model into the cache", pull_parser),
         "list": ("list the models in the cache", list_parser),
         "show": ("show what a model's file says", show_parser),
+        "rpc-worker": ("compute a part of another machine's model", rpc_worker_parser),
         "health": ("ask whether a server is healthy", health_parser),
         "completion": ("print a script for a shell", completion_parser),
         "version": ("say which build this is", None),

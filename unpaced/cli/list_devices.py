@@ -1,12 +1,15 @@
 """`unpaced serve --list-devices`: what -dev can name."""
 
-from engine_ext import list_devices
+from collections.abc import Sequence
+
+from engine_ext import list_devices, use_rpc_workers
 
 _MIB = 1024 * 1024
 
 
-def show_devices() -> int:
-    """One line a device, in llama-server's form."""
+def show_devices(rpc_workers: Sequence[str]) -> int:
+    """One line a device, in llama-server's form. Raises: EngineError for a worker."""
+    use_rpc_workers(rpc_workers)
     print("Available devices:")
     devices = list_devices()
     for device in devices:

@@ -21,6 +21,7 @@ commands:
   pull        download a model into the cache                         unpaced pull --help
   list        list the models in the cache                            unpaced list --help
   show        show what a model's file says, without loading it       unpaced show --help
+  rpc-worker  compute a part of another machine's model               unpaced rpc-worker --help
   health      exit status 0 if a server answers that it is healthy    unpaced health --help
   completion  print a script that completes commands and flags        unpaced completion --help
   version     version, llama.cpp commit and build profile             unpaced --version
@@ -36,7 +37,9 @@ MODEL is a GGUF file, USER/REPO[:QUANT] on Hugging Face, or a URL. Flags without
 serve's: `unpaced -m model.gguf` works as `llama-server -m model.gguf`.
 """
 
-_COMMANDS: Final = ("serve", "chat", "complete", "pull", "list", "show", "health", "completion")
+_COMMANDS: Final = (
+    *("serve", "chat", "complete", "pull", "list", "show", "rpc-worker", "health", "completion"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,6 +103,8 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
         from unpaced.cli.models.list import list_models as run
     elif name == "pull":
         from unpaced.cli.models.pull import pull as run
+    elif name == "rpc-worker":
+        from unpaced.cli.rpc_worker import rpc_worker as run
     elif name == "show":
         from unpaced.cli.models.show import show as run
     else:

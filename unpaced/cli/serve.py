@@ -59,7 +59,7 @@ def _instead(action: Action, settings: Settings) -> int:
         if action == "list-devices":
             from unpaced.cli.list_devices import show_devices
 
-            return show_devices()
+            return show_devices(settings.rpc_workers())
         from unpaced.cli.dry_run import dry_run
         from unpaced.process.context_check import check_context
 

@@ -148,6 +148,16 @@ class DeviceSettings(OptionGroup):
             metavar="N",
         ),
     ] = 0
+    rpc: Annotated[
+        str,
+        Option(
+            ("--rpc",),
+            "HOST:PORT of workers on other machines that take part of the model, in a network that "
+            "nobody else reaches (unpaced rpc-worker); builds of the profiles cpu-rpc and cuda-rpc",
+            env="RPC",
+            metavar="LIST",
+        ),
+    ] = ""
     kv_offload: Annotated[
         bool,
         Option(
@@ -191,6 +201,15 @@ class DeviceSettings(OptionGroup):
                 raise ValueError("shares are not negative")
         return text
 
+    @field_validator("rpc")
+    @classmethod
+    def _check_workers(cls, text: str) -> str:
+        for worker in _names(text):
+            host, _, port = worker.rpartition(":")
+            if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+                raise ValueError(f"{worker!r} is not HOST:PORT")
+        return text
+
     @field_validator("override_tensor")
     @classmethod
     def _check_overrides(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
@@ -213,7 +232,8 @@ class DeviceSettings(OptionGroup):
     @property
     def split_mode_in_force(self) -> SplitMode:
         """`split_mode`, which is llama.cpp's own where GPUs are chosen in another way."""
-        is_chosen = self.device or self.tensor_split or "main_gpu" in self.model_fields_set
+        named = self.device or self.tensor_split or self.rpc
+        is_chosen = bool(named) or "main_gpu" in self.model_fields_set
         return "layer" if self.split_mode == "auto" and is_chosen else self.split_mode
 
     def notices(self) -> list[str]:
@@ -230,7 +250,15 @@ class DeviceSettings(OptionGroup):
 
     def device_names(self) -> tuple[str, ...]:
         """`device` as names."""
-        return tuple(name.strip() for name in self.device.split(",") if name.strip())
+        return _names(self.device)
+
+    def rpc_workers(self) -> tuple[str, ...]:
+        """`rpc` as addresses, each once."""
+        return tuple(dict.fromkeys(_names(self.rpc)))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _parts(text: str) -> list[str]:

@@ -103,6 +103,7 @@ class Settings(
             numa=self.numa,
             priority=self.prio,
             poll_batch=self.poll_batch,
+            rpc_workers=self.rpc_workers(),
         )
 
     def engine_config(self) -> EngineConfig:

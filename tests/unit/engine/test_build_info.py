@@ -9,7 +9,13 @@ import pytest
 from engine_ext.base import build_info
 from engine_ext.llama_build.profile import PROFILES, Profile
 
-GPUS = {"cuda": "CUDA", "cuda-portable": "CUDA", "vulkan": "Vulkan", "rocm": "ROCm"}
+GPUS = {
+    "cuda": "CUDA",
+    "cuda-portable": "CUDA",
+    "cuda-rpc": "CUDA",
+    "vulkan": "Vulkan",
+    "rocm": "ROCm",
+}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROFILES.glob("*.toml")))

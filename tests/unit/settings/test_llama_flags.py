@@ -44,7 +44,6 @@ def test_underscores_and_llama_servers_environment_count_too(
         ["--embeddings"],
         ["--mmproj", "x"],
         ["--models-dir", "x"],
-        ["--rpc", "a:1"],
         ["--draft-max", "3"],
         ["--mcp-servers-json", "{}"],
         ["--log-prompts-dir", "x"],

@@ -43,11 +43,6 @@ REFUSED: Final[list[LlamaFlag]] = [
         is_refused=True,
     ),
     *make_flags(
-        "--rpc N LLAMA_ARG_RPC",
-        "llama.cpp is built without RPC, whose protocol has no security",
-        is_refused=True,
-    ),
-    *make_flags(
         "-dr --docker-repo N LLAMA_ARG_DOCKER_REPO",
         "models come from a file (-m), a URL (-mu) or Hugging Face (-hf)",
         is_refused=True,
