@@ -34,6 +34,8 @@ def use_rpc_workers(endpoints: Sequence[str]) -> None:
             socket.create_connection((host, int(port)), timeout=_TIMEOUT_S).close()
         except OSError as error:
             raise EngineError(f"the RPC worker {endpoint} cannot be reached: {error}") from None
+    if not endpoints:
+        return
     try:
         _native.add_rpc_workers(list(endpoints))
     except RuntimeError as error:
