@@ -90,6 +90,7 @@ class EngineConfig:
     max_itl_us: int
     n_slots: int
     kv_unified: bool
+    deterministic: bool
     context_shift: bool
     slot_similarity: float
     cache_bytes_max: int

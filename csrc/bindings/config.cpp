@@ -54,6 +54,7 @@ void bind_config(nb::module_& m) {
       .def_rw("max_itl_us", &EngineConfig::max_itl_us)
       .def_rw("n_slots", &EngineConfig::n_slots)
       .def_rw("kv_unified", &EngineConfig::kv_unified)
+      .def_rw("deterministic", &EngineConfig::deterministic)
       .def_rw("context_shift", &EngineConfig::context_shift)
       .def_rw("slot_similarity", &EngineConfig::slot_similarity)
       .def_rw("cache_bytes_max", &EngineConfig::cache_bytes_max)

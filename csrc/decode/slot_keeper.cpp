@@ -95,6 +95,7 @@ bool SlotKeeper::keep(Stepper& stepper, Slot& slot) {
     state.lora_scales = slot.lora_scales;
     state.cache_domain = slot.cache_domain;
     state.has_moved_cells = slot.has_moved_cells;
+    state.n_exact = slot.n_exact;
     state.n_bytes = n_bytes;
     early_.hand_over(slot, state);
     make_room(0, n_bytes);
@@ -176,6 +177,7 @@ void SlotKeeper::restore_whole(Stepper& stepper, Seating& seating) {
   state.tokens = std::move(kept.tokens);
   state.lora_scales = std::move(kept.lora_scales);
   state.cache_domain = kept.cache_domain;
+  state.n_exact = kept.n_exact;
   state.n_bytes = kept.n_bytes;
   state.data = std::move(kept.parts.front().data);
   seating.state.reset();

@@ -18,9 +18,19 @@ void HostStepper::plan_prefill(std::span<const Slot> slots) noexcept {
           {.slot = slot.id, .id = slot.spec->id, .n_left = n_known - slot.n_cells()});
     }
   }
+  if (deterministic_) return plan_chunk(slots);
   prefill_.plan(prompts_, n_streams_);
   // Who has how much is decided, all of it has room, and add_by_stream() goes by slot.
   if (!kv_unified_) std::ranges::sort(prompts_, {}, &PromptShare::slot);
+}
+
+void HostStepper::plan_chunk(std::span<const Slot> slots) noexcept {
+  if (prompts_.empty()) return;
+  PromptShare prompt = prefill_.next_alone(prompts_);
+  const Slot& slot = slots[static_cast<std::size_t>(prompt.slot)];
+  prompt.n = std::min(prompt.n_left, n_chunk_ - slot.n_cells() % n_chunk_);
+  prompts_.clear();
+  prompts_.push_back(prompt);
 }
 
 void HostStepper::add_by_stream(std::span<Slot> slots, const Slot& leader) noexcept {

@@ -21,13 +21,28 @@ constexpr std::chrono::microseconds kDecisionWait{500};
 // Where there is nothing else to do; then the loop looks for commands.
 constexpr std::chrono::milliseconds kIdleWait{10};
 
+// Prompt tokens that a step computes at most. Of chunks that are the same whoever else is there the
+// prefill budget is the size.
+std::int32_t chunk_tokens(const EngineConfig& config) noexcept {
+  const std::int32_t n_most = std::min(config.n_batch, config.n_ubatch);
+  if (!config.deterministic) return std::max(config.n_slots + 1, n_most);
+  return config.prefill_budget > 0 ? std::min(n_most, config.prefill_budget) : n_most;
+}
+
+bool can_cut(const llama_model* model) noexcept {
+  return llama_model_n_swa(model) == 0 && !llama_model_is_recurrent(model) &&
+         !llama_model_is_hybrid(model);
+}
+
 }  // namespace
 
 HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& config,
                          Counters& counters)
     : model_(std::move(model)),
       counters_(counters),
-      n_chunk_(std::max(config.n_slots + 1, std::min(config.n_batch, config.n_ubatch))),
+      deterministic_(config.deterministic),
+      n_chunk_(chunk_tokens(config)),
+      can_cut_(can_cut(model_->get())),
       n_swa_(llama_model_n_swa(model_->get())),
       kv_unified_(config.kv_unified),
       shares_cells_(config.kv_unified && config.n_slots > 1 &&
@@ -75,6 +90,8 @@ std::int32_t HostStepper::begin(Slot& slot) {
     // The last prompt token is always computed: its logits are the first token's.
     n_cached = std::min(reuse_cells(slot), n_prompt - 1);
   }
+  keep_exact(slot, n_cached);
+  if (deterministic_) n_cached = slot.n_exact;
   // A sliding window has already dropped the cells before pos_min; what needs them cannot be
   // reused.
   if (n_swa_ > 0 && n_cached > 0 &&
@@ -88,6 +105,7 @@ std::int32_t HostStepper::begin(Slot& slot) {
   }
   if (n_cached == 0) begin_at_first_cell(slot);
   draw_of(slot).is_open = false;
+  keep_exact(slot, n_cached);
   slot.cells.resize(static_cast<std::size_t>(n_cached));
   cells_.note_cut(slot, n_cached);
   slot.has_moved_cells = slot.has_moved_cells && n_cached > 0;
@@ -96,6 +114,10 @@ std::int32_t HostStepper::begin(Slot& slot) {
   samplers_[static_cast<std::size_t>(slot.id)]->reset(
       spec.sampling, spec.logit_bias, &spec.dry_breakers, spec.prompt, spec.infill.get());
   return n_cached;
+}
+
+void HostStepper::keep_exact(Slot& slot, std::int32_t n) const noexcept {
+  slot.n_exact = std::min(slot.n_exact, n / n_chunk_ * n_chunk_);
 }
 
 void HostStepper::begin_at_first_cell(const Slot& slot) noexcept {
@@ -117,7 +139,7 @@ void HostStepper::begin_at_first_cell(const Slot& slot) noexcept {
 std::int32_t HostStepper::reuse_cells(Slot& slot) {
   const RequestSpec& spec = *slot.spec;
   auto n_past = static_cast<std::int32_t>(common_prefix_length(slot.cells, spec.prompt));
-  if (spec.n_cache_reuse <= 0 || !model_->can_shift()) return n_past;
+  if (spec.n_cache_reuse <= 0 || !model_->can_shift() || deterministic_) return n_past;
   cells_.unpark_all();
   const llama_memory_t memory = llama_get_memory(model_->context());
   const std::int32_t n_common = n_past;
@@ -144,6 +166,7 @@ void HostStepper::shift_context(Slot& slot, std::span<Slot> slots) {
   llama_memory_seq_rm(memory, slot.sequence, shift.n_keep, end);
   llama_memory_seq_add(memory, slot.sequence, end, slot.n_cells(), -shift.n_discard);
   slot.cells.erase(slot.cells.begin() + shift.n_keep, slot.cells.begin() + end);
+  keep_exact(slot, shift.n_keep);
   cells_.note_cut(slot, shift.n_keep);
   slot.has_moved_cells = true;
   ++slot.n_shifts;
@@ -171,6 +194,7 @@ bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
     return false;
   }
   slot.cells = state.tokens;
+  slot.n_exact = state.n_exact;
   slot.lora_scales = state.lora_scales;
   slot.cache_domain = state.cache_domain;
   return true;
@@ -178,6 +202,7 @@ bool HostStepper::restore_state(Slot& slot, const SlotState& state) {
 
 void HostStepper::forget(Slot& slot) {
   slot.has_moved_cells = false;
+  slot.n_exact = 0;
   if (cells_.is_usable()) return cells_.discard(slot);
   llama_memory_seq_rm(llama_get_memory(model_->context()), slot.sequence, -1, -1);
   slot.cells.clear();
@@ -221,7 +246,10 @@ void HostStepper::clean(std::span<Slot> slots) noexcept {
   if (std::any_of(slots.begin(), slots.end(), [](const Slot& s) { return s.active(); })) return;
   llama_memory_clear(llama_get_memory(model_->context()), true);
   cells_.lose_all();
-  for (Slot& slot : slots) slot.cells.clear();
+  for (Slot& slot : slots) {
+    slot.cells.clear();
+    slot.n_exact = 0;
+  }
   is_tainted_ = false;
 }
 
@@ -323,6 +351,8 @@ void HostStepper::collect(Slot& slot, EventPublisher& events) {
   if (is_prompt && slot.spec->prompt_logprobs) collect_prompt_logprobs(slot, events);
   const std::vector<TokenId>& tokens = known_tokens(slot);
   const auto begin = tokens.begin() + slot.n_cells();
+  const bool is_whole = slot.n_cells() == slot.n_exact && share.n == n_chunk_;
+  if (deterministic_ && can_cut_ && is_whole) slot.n_exact += share.n;
   slot.cells.insert(slot.cells.end(), begin, begin + share.n);
   counters_.n_tokens_prompt.add(static_cast<std::uint64_t>(share.n));
   Prefill& prefill = prefill_of(slot);

@@ -104,6 +104,8 @@ class HostStepper final : public Stepper {
   // host_prefill.cpp
   // Says how much of whose prompt this step computes: see PrefillPolicy.
   void plan_prefill(std::span<const Slot> slots) noexcept;
+  // One prompt's tokens up to the end of their chunk, wherever others are.
+  void plan_chunk(std::span<const Slot> slots) noexcept;
   // To the batch, so many of the slot's tokens.
   void add_prefill(Slot& slot, std::int32_t n_planned) noexcept;
   // A step that began then is over.
@@ -118,6 +120,8 @@ class HostStepper final : public Stepper {
   void begin_at_first_cell(const Slot& slot) noexcept;
   // Tokens of the prompt that the slot's cells hold already, moved to where they belong.
   [[nodiscard]] std::int32_t reuse_cells(Slot& slot);
+  // The slot keeps its first n cells; of these, what are whole chunks.
+  void keep_exact(Slot& slot, std::int32_t n) const noexcept;
   // A full slot drops the older part of its tokens.
   void shift_context(Slot& slot, std::span<Slot> slots);
   // host_cells.cpp. No other sequence has the slot's cells from the n-th on: they may move.
@@ -126,7 +130,8 @@ class HostStepper final : public Stepper {
   // follows from it. False: they all wait for their grammars.
   bool step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events);
   void build_batch(std::span<Slot> slots, const Slot& leader) noexcept;
-  [[nodiscard]] static bool is_beside(const Slot& slot, const Slot& leader) noexcept {
+  [[nodiscard]] bool is_beside(const Slot& slot, const Slot& leader) const noexcept {
+    if (deterministic_) return slot.id == leader.id;
     return slot.active() && slot.lora_scales == leader.lora_scales;
   }
   // host_prefill.cpp. Where each slot has a KV stream of its own: in the order of the streams.
@@ -164,7 +169,9 @@ class HostStepper final : public Stepper {
 
   const std::shared_ptr<Model> model_;
   Counters& counters_;
+  const bool deterministic_;
   const std::int32_t n_chunk_;
+  const bool can_cut_;  // what a sequence has computed, at any of its tokens
   const std::int32_t n_swa_;
   const bool kv_unified_;
   const bool shares_cells_;  // a slot can find none although its context is not full

@@ -20,6 +20,16 @@ void PrefillPolicy::begin(std::int32_t slot, std::int32_t n_left) noexcept {
   due_[static_cast<std::size_t>(slot)] = n_computed_ + static_cast<std::uint64_t>(n_left);
 }
 
+PromptShare PrefillPolicy::next_alone(std::span<const PromptShare> prompts) noexcept {
+  const auto overtaken = std::ranges::min_element(
+      prompts, {}, [this](const PromptShare& prompt) { return std::pair(due(prompt), prompt.id); });
+  was_overtaken_ = due(*overtaken) <= n_computed_ && !was_overtaken_;
+  if (was_overtaken_) return *overtaken;
+  return *std::ranges::min_element(prompts, {}, [this](const PromptShare& prompt) {
+    return std::tuple(prompt.n_left, due(prompt), prompt.id);
+  });
+}
+
 void PrefillPolicy::plan(std::span<PromptShare> prompts, std::int32_t n_decoding) const noexcept {
   if (prompts.empty()) return;
   std::ranges::sort(prompts, {}, [this](const PromptShare& prompt) {

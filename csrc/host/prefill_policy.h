@@ -47,6 +47,10 @@ class PrefillPolicy {
   // it.
   void plan(std::span<PromptShare> prompts, std::int32_t n_decoding) const noexcept;
 
+  // Where a step computes one prompt alone: whose. The one that has least left, and of those that
+  // are overtaken the one that is so for longest, take turns.
+  [[nodiscard]] PromptShare next_alone(std::span<const PromptShare> prompts) noexcept;
+
   // The step is over and took so long. n_prompt: prompt tokens computed in it.
   void observe(std::int32_t n_decoding, std::int32_t n_prompt, std::int64_t us) noexcept;
 
@@ -63,6 +67,7 @@ class PrefillPolicy {
 
   const PrefillLimits limits_;
   StepCost cost_;
+  bool was_overtaken_ = false;      // the last one of next_alone()
   std::uint64_t n_computed_ = 0;    // prompt tokens, of all
   std::vector<std::uint64_t> due_;  // by slot: n_computed_ when its prompt is overtaken
 };

@@ -29,6 +29,7 @@ struct KeptState {
   std::vector<float> lora_scales;  // as Slot has them
   CacheDomain cache_domain = 0;    // as Slot has it
   bool has_moved_cells = false;    // as Slot has it
+  std::int32_t n_exact = 0;        // as Slot has it
   std::size_t n_bytes = 0;         // when it is there as a whole
   std::vector<StatePart> parts;    // from the first cell on
   std::int32_t n_copied = 0;       // cells of all parts

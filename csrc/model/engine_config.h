@@ -28,6 +28,10 @@ struct EngineConfig {
   std::int32_t n_slots = 1;
   // All slots share the n_ctx cells, each may have them all; else each has its part.
   bool kv_unified = false;
+  // A request's tokens do not hang on what else the engine computes, or has computed: each sequence
+  // has a stream of the KV and batches of its own, prompts are computed in chunks of one size. Not
+  // with kv_unified or context_shift.
+  bool deterministic = false;
   bool context_shift = false;        // a full slot drops old tokens instead of ending the request
   float slot_similarity = 0.1F;      // see choose_slot
   std::int64_t cache_bytes_max = 0;  // see SlotKeeperOptions

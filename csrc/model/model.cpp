@@ -126,8 +126,10 @@ llama_context_params make_context_params(const EngineConfig& config, const llama
   params.type_k = static_cast<ggml_type>(config.cache_type_k);
   params.type_v = static_cast<ggml_type>(config.cache_type_v);
   params.no_perf = true;
-  // One slot shares its cells with nobody, either way.
-  const bool may_park = config.n_slots == 1 ? config.cache_bytes_max != 0 : config.kv_unified;
+  // One slot shares its cells with nobody, either way. What is parked lies where the slot's next
+  // cells would be.
+  const bool may_park = !config.deterministic &&
+                        (config.n_slots == 1 ? config.cache_bytes_max != 0 : config.kv_unified);
   const std::int32_t n_parked = may_park ? LlamaCellStore::n_sequences(model, config.n_slots) : 0;
   const std::uint32_t n_sequences = params.n_seq_max + static_cast<std::uint32_t>(n_parked);
   if (n_parked > 0 && n_sequences <= params.n_ubatch) {

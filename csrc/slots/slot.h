@@ -47,6 +47,9 @@ struct Slot {
   CacheDomain cache_domain = 0;
   // Some of the cells were computed for another place, by a context shift or as a chunk that moved.
   bool has_moved_cells = false;
+  // Of the first cells: they were computed in whole chunks of a prompt, each in a batch of its own
+  // (EngineConfig::deterministic).
+  std::int32_t n_exact = 0;
   // The request that filled the cells asked for no reuse: they are not copied to host memory.
   bool is_throwaway = false;
   std::int32_t n_decoded = 0;

@@ -17,6 +17,7 @@ struct SlotState {
   std::vector<TokenId> tokens;
   std::vector<float> lora_scales;     // as Slot has them
   CacheDomain cache_domain = 0;       // as Slot has it
+  std::int32_t n_exact = 0;           // as Slot has it; of a file's state nobody knows
   std::unique_ptr<std::byte[]> data;  // as llama_state_seq_get_data writes them
   std::size_t n_bytes = 0;
   std::optional<StatePieces> pieces;  // where it is known to be sound, and can be cut

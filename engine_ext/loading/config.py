@@ -19,7 +19,9 @@ class EngineConfig:
     is the training context for each slot, or as much of it as memory allows but at least
     `fit_n_ctx_min` a slot, and `n_gpu_layers` of -1 as many as the GPUs hold; `fit_margins` bytes
     stay free, a device (the last entry for those that have none), and of the host's
-    `fit_host_bytes` where no device is used. `context_shift`: a full
+    `fit_host_bytes` where no device is used. `deterministic`: a sequence's tokens do not hang on
+    what else the engine computes or has computed; prompts are computed in chunks of `n_ubatch`, or
+    `prefill_budget`, tokens, and only whole chunks are reused. `context_shift`: a full
     slot drops the older half of its tokens instead of ending its request. `slot_similarity`: a slot
     that holds more than this fraction of a prompt is preferred to the one unused for longest.
     `cache_bytes_max`: host memory for the states of slots that were taken over; -1: no limit, 0:
@@ -69,6 +71,7 @@ class EngineConfig:
     max_itl_ms: float = 0.0
     n_slots: int = 1
     kv_unified: bool = False
+    deterministic: bool = False
     context_shift: bool = False
     slot_similarity: float = 0.1
     cache_bytes_max: int = 0
@@ -131,3 +134,14 @@ class EngineConfig:
             raise ValueError(f"n_slots: must be <= 256, but got {self.n_slots}")
         if self.n_slots >= self.n_batch:
             raise ValueError(f"n_batch: must be > n_slots ({self.n_slots}), got {self.n_batch}")
+        if self.deterministic:
+            self._check_deterministic()
+
+    def _check_deterministic(self) -> None:
+        for name, reason in (
+            ("kv_unified", "where a request's cells lie would hang on others"),
+            ("context_shift", "it moves the cells of all requests"),
+            ("max_itl_ms", "the size of a prompt's chunks would hang on the time that others take"),
+        ):
+            if getattr(self, name):
+                raise ValueError(f"{name}: cannot be with deterministic: {reason}")

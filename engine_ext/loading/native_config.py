@@ -45,6 +45,7 @@ def native_config(config: EngineConfig, placement: Placement | None = None) -> _
         "prefill_budget",
         "n_slots",
         "kv_unified",
+        "deterministic",
         "context_shift",
         "slot_similarity",
         "cache_bytes_max",

@@ -146,6 +146,10 @@ def _engine_facts(host: ModelHost) -> dict[str, Any]:
         "n_threads_batch": placement.n_threads_batch,
         "decode_loop": asdict(host.engine.decode_loop),
         "prefill": _prefill(host, stats.steps),
+        "deterministic": {
+            "on": host.settings.deterministic,
+            "chunk_tokens": stats.steps.prefill_budget if host.settings.deterministic else None,
+        },
         "shared_prefixes": {
             "is_on": not host.engine.model.why_prefixes_are_not_shared,
             "reason": host.engine.model.why_prefixes_are_not_shared,

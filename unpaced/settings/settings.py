@@ -69,6 +69,7 @@ class Settings(
         self.sampling_defaults()
         _ = self.grammar_default
         self.engine_config()
+        self.check_reuse()
         self.read_api_keys()
         return self
 
@@ -122,6 +123,7 @@ class Settings(
             max_itl_ms=self.max_itl_ms,
             n_slots=self.n_slots,
             kv_unified=self.shares_cells,
+            deterministic=self.deterministic,
             context_shift=self.context_shift,
             slot_similarity=self.slot_prompt_similarity,
             cache_bytes_max=self.cache_bytes_max,

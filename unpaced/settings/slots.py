@@ -86,13 +86,23 @@ class SlotSettings(OptionGroup):
             metavar="X",
         ),
     ] = 0.1
+    deterministic: Annotated[
+        bool,
+        Option(
+            ("--deterministic",),
+            "a request's tokens are the same whatever else the server computes: every slot has its "
+            "part of the context, prompts are computed one by one in chunks of --ubatch-size or "
+            "--prefill-budget tokens, and reused by whole chunks",
+            off_flags=("--no-deterministic",),
+        ),
+    ] = False
     prefill_budget: Annotated[
         int,
         Field(ge=0),
         Option(
             ("--prefill-budget",),
-            "prompt tokens that a step computes beside requests that decode, at most; 0: as many "
-            "as fit into --ubatch-size",
+            "prompt tokens that a step computes beside requests that decode, at most (with "
+            "--deterministic: in every step); 0: as many as fit into --ubatch-size",
             metavar="N",
         ),
     ] = 0
@@ -156,6 +166,14 @@ class SlotSettings(OptionGroup):
             raise ValueError("is not a folder")
         return path
 
+    def check_reuse(self) -> None:
+        """Raises: ValueError beginning with a field's name."""
+        if self.deterministic and self.cache_reuse > 0:
+            raise ValueError(
+                "cache_reuse: cannot be with deterministic: cells that moved have other values than "
+                "computed ones"
+            )
+
     @property
     def n_slots(self) -> int:
         """Requests that decode together."""
@@ -164,7 +182,9 @@ class SlotSettings(OptionGroup):
     @property
     def shares_cells(self) -> bool:
         """Whether every slot may use the whole context."""
-        return self.kv_unified or (self.parallel < 0 and "kv_unified" not in self.model_fields_set)
+        if self.parallel >= 0 or "kv_unified" in self.model_fields_set:
+            return self.kv_unified
+        return not self.deterministic
 
     @property
     def cache_bytes_max(self) -> int:
