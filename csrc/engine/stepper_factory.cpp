@@ -17,6 +17,7 @@
 #include "device/card/card_report.h"
 #include "device/card/card_setup.h"
 #include "device/draw/sample_kernels.h"
+#include "device/graph/step_part.h"
 #include "device/llama/llama_bridge.h"
 #include "device/prompt/prompt_start.h"
 #include "device/stepper/device_stepper.h"
@@ -62,6 +63,8 @@ bool uses_no_card(const EngineConfig& config) {
 void set_lanes(const Model& model, const EngineConfig& config, DecodeLoopReport& report) {
   report.n_lanes = std::min({config.n_lanes, config.n_slots, kMaxLanes});
   report.lanes_why = "";
+  // Of more rows no kernel of ours has the bits that each has alone.
+  if (config.deterministic) report.n_lanes = std::min(report.n_lanes, kStepTokens);
   if (report.n_lanes == 1 || model.n_vocab() % 4 == 0) return;
   report.n_lanes = 1;
   report.lanes_why = "the rows of logits are not aligned";

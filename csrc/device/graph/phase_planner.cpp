@@ -125,7 +125,8 @@ class PhaseJoiner {
     launch->rounded = nullptr;
     for (const std::int32_t reader : readers) {
       const ggml_tensor* row = graph_.node(reader)->src[1];
-      if (!reads_rounded(reader, out) || row->ne[0] != ggml_nelements(out)) continue;
+      const bool is_whole = row->ne[0] == out->ne[0] * out->ne[1];
+      if (!reads_rounded(reader, out) || !is_whole) continue;
       launch->rounded = row;
       ++n_rounded;
     }

@@ -21,6 +21,10 @@ class StepGraph {
  public:
   // The graph's nodes in the order in which they are computed. They outlive this.
   explicit StepGraph(std::vector<const ggml_tensor*> nodes);
+  // Of several rows: each is to have the bits that it would have alone, not those of ggml's kernels
+  // for so many.
+  void have_rows_as_alone() noexcept { rows_as_alone_ = true; }
+  [[nodiscard]] bool has_rows_as_alone() const noexcept { return rows_as_alone_; }
 
   [[nodiscard]] std::int32_t size() const noexcept {
     return static_cast<std::int32_t>(nodes_.size());
@@ -44,6 +48,7 @@ class StepGraph {
 
  private:
   std::vector<const ggml_tensor*> nodes_;
+  bool rows_as_alone_ = false;
   std::unordered_map<const ggml_tensor*, std::int32_t> index_;
   std::unordered_map<const ggml_tensor*, std::vector<std::int32_t>> readers_;
 };

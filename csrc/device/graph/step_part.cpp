@@ -157,7 +157,10 @@ class PartFinder {
                        .experts = chosen ? node->src[2] : nullptr,
                        .added = nullptr,
                        .product = node,
-                       .out = node};
+                       .out = node,
+                       .order_columns = chosen || graph_.has_rows_as_alone()
+                                            ? 1
+                                            : static_cast<std::int32_t>(input->ne[1])};
   }
 
   // A choice among the rows of one row: a copy.

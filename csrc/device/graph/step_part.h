@@ -35,6 +35,7 @@ struct ProductPart {
   const ggml_tensor* added;    // nullptr: nothing
   const ggml_tensor* product;  // the MUL_MAT or MUL_MAT_ID node
   const ggml_tensor* out;
+  std::int32_t order_columns = 1;  // whose bits: those of ggml's kernel for so many vectors
 };
 
 // Gate and up, and their product after the gate's activation, of one token by one kernel.
@@ -68,7 +69,7 @@ struct CacheWritePart {
   const ggml_tensor* out;   // the SET_ROWS node
 };
 
-// Of one token.
+// Of one token, or of one token in each of several streams.
 struct AttentionPart {
   const ggml_tensor* out;  // the FLASH_ATTN_EXT node
 };

@@ -1,5 +1,6 @@
 // Attention of one query over an F16 cache: a launch for all heads, from the scores to the row as
-// the next mat-vec takes it.
+// the next mat-vec takes it. Or of a few queries, each over a cache of its own and with the bits
+// that it has by itself.
 //
 // Bits: flash_attn_ext_vec<size, 1, F16, F16> of ggml-cuda's fattn-vec.cuh and
 // flash_attn_combine_results of fattn-common.cuh, then quantize_q8_1.
@@ -22,11 +23,21 @@ struct PartTop {
   float total;
 };
 
-// Rows of the cache lie `stride` bytes apart, the heads of a row `head_stride`.
+// Rows of the cache lie `stride` bytes apart, the heads of a row `head_stride`, the caches of two
+// queries `row_stride`.
 struct CachedHeads {
   const std::uint8_t* data = nullptr;
   std::int64_t stride = 0;
   std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+};
+
+// What a query has by itself, whose token is at `position` of its cache: `cells` says in how many
+// cells windows go, `parts` into how many parts ggml divides each, from the smallest on.
+struct QueryWindows {
+  const std::int32_t* positions = nullptr;  // a query each; no kernel of the step writes them
+  const std::uint16_t* parts = nullptr;
+  std::int32_t cells = 0;
 };
 
 struct HeadAttention {
@@ -41,15 +52,23 @@ struct HeadAttention {
   std::int32_t n_heads = 0;
   std::int32_t n_sharing = 1;  // queries that share the K and V of a head
   std::int32_t n_cells = 0;
-  std::int32_t n_parts = 1;    // ggml divides the cells by so many blocks: the sums hang on it
-  float scale = 1;             // of the scores
-  float cap = 0;               // cap * tanh(score); 0: none. `scale` is divided by it already
+  std::int32_t n_parts = 1;  // ggml divides the cells by so many blocks: the sums hang on it
+  float scale = 1;           // of the scores
+  float cap = 0;             // cap * tanh(score); 0: none. `scale` is divided by it already
+  // Several queries: n_cells and n_parts are the most that one of them has.
+  std::int32_t n_rows = 1;
+  std::int64_t query_row_stride = 0;    // from a query to the next, in floats
+  std::int64_t mask_row_stride = 0;     // in values
+  std::int64_t rounded_row_stride = 0;  // in blocks
+  std::int64_t scratch_row_bytes = 0;   // attention_scratch_bytes()
+  QueryWindows windows;
   bool next_is_ours = false;   // the next kernel waits before it reads (launch.cuh)
   float* out = nullptr;        // heads behind one another; nullptr: nobody reads them
-  Q8Block* rounded = nullptr;  // all heads as one row; nullptr: not wanted
+  Q8Block* rounded = nullptr;  // all heads of a query as one row; nullptr: not wanted
   // Where parts meet that have no other way.
-  std::byte* scratch = nullptr;       // attention_scratch_bytes()
-  std::uint32_t* arrivals = nullptr;  // one a head; zero before the launch, and after it
+  std::byte* scratch = nullptr;  // attention_scratch_bytes() a query
+  // One a head of each query; zero before the launch, and after it.
+  std::uint32_t* arrivals = nullptr;
 };
 
 inline constexpr std::int32_t kAttentionHeadsMost = 256;

@@ -27,7 +27,9 @@ std::string why_no_head_attention(const HeadAttention& attention) {
   if (size != 64 && size != 128 && size != 256) return "heads are of another size";
   if (attention.cap != 0 && size == 64) return "scores of small heads are capped";
   if (attention.n_heads > kAttentionHeadsMost) return "there are too many heads";
-  if (attention.n_cells > kAttentionCellsMost) return "ggml's attention is faster in large windows";
+  if (attention.n_rows == 1 && attention.n_cells > kAttentionCellsMost) {
+    return "ggml's attention is faster in large windows";
+  }
   if (attention.n_cells % kAttentionCells != 0) return "cells are not of whole blocks";
   const auto is_aligned = [](const CachedHeads& heads) {
     return reinterpret_cast<std::uintptr_t>(heads.data) % 16 == 0 && heads.stride % 16 == 0 &&

@@ -23,15 +23,34 @@ constexpr std::chrono::milliseconds kTuning{150};
 
 bool is_ours(const StepPhase& phase) { return phase.kind != PhaseKind::kGgml; }
 
+// ggml's kernels of these sum in an order that hangs on how many rows there are.
+bool sums_by_company(const ggml_tensor* node) {
+  return node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID ||
+         node->op == GGML_OP_FLASH_ATTN_EXT;
+}
+
+void refuse_company(const StepGraph& graph, std::span<const StepPhase> phases) {
+  for (const StepPhase& phase : phases) {
+    if (is_ours(phase)) continue;
+    for (std::int32_t i = phase.nodes.begin; i < phase.nodes.end; ++i) {
+      if (!sums_by_company(graph.node(i))) continue;
+      throw std::runtime_error(std::string("rows are not as alone: ") +
+                               ggml_op_name(graph.node(i)->op) + " is by ggml's kernel (" +
+                               phase.why + ")");
+    }
+  }
+}
+
 }  // namespace
 
 // What the kernels of a graph's phases are asked for. Its tensors are the graph's.
 struct OwnStep::Plan {
-  Plan(StepGraph g, std::vector<StepPhase> p, const MatVecChoices& choices, const Card& card)
+  Plan(StepGraph g, std::vector<StepPhase> p, const MatVecChoices& choices, const Card& card,
+       const QueryWindows& windows)
       : graph(std::move(g)),
         phases(std::move(p)),
         places(graph, phases),
-        launcher(places, choices, card) {}
+        launcher(places, choices, card, windows) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -41,11 +60,13 @@ struct OwnStep::Plan {
   const PhaseLauncher launcher;
 };
 
-OwnStep::OwnStep(const LlamaBridge& bridge, StepKernels choice, std::string choices_folder)
+OwnStep::OwnStep(const LlamaBridge& bridge, StepKernels choice, std::string choices_folder,
+                 bool rows_as_alone)
     : card_(find_card(bridge.device())),
       choice_(choice),
       choices_folder_(std::move(choices_folder)),
-      kernels_(card_) {}
+      kernels_(card_),
+      rows_as_alone_(rows_as_alone) {}
 
 std::string OwnStep::why_ggml(std::int32_t n_rows) const {
   if (choice_ == StepKernels::kGgml) return "the configuration asks for it";
@@ -67,14 +88,23 @@ void OwnStep::prepare(LlamaBridge& bridge, std::chrono::microseconds limit) {
 
 std::shared_ptr<const OwnStep::Plan> OwnStep::plan(const LlamaBridge& bridge) {
   StepGraph graph = bridge.graph();
+  const bool is_as_alone = rows_as_alone_ && bridge.window().n_tokens > 1;
+  if (is_as_alone) graph.have_rows_as_alone();
   const std::string why = why_ggml(bridge.window().n_tokens);
   std::vector<StepPhase> phases{{{0, graph.size()}, PhaseKind::kGgml, {}, why}};
   if (why.empty()) {
-    find_attention_parts(bridge, graph, attention_parts_);
+    if (!is_as_alone) find_attention_parts(bridge, graph, attention_parts_);
     kernels_.know(attention_parts_);
     phases = plan_phases(graph, kernels_);
   }
-  auto plan = std::make_shared<Plan>(std::move(graph), std::move(phases), choices_, card_);
+  if (is_as_alone) refuse_company(graph, phases);
+  QueryWindows windows;
+  if (row_parts_ != nullptr) {
+    windows = {.positions = bridge.inputs().position,
+               .parts = row_parts_->data(),
+               .cells = row_windows_.cells()};
+  }
+  auto plan = std::make_shared<Plan>(std::move(graph), std::move(phases), choices_, card_, windows);
   plan->places.begin_at(scratch_of(plan->places.n_bytes()));
   return plan;
 }
@@ -108,9 +138,14 @@ void OwnStep::test(LlamaBridge& bridge, std::chrono::microseconds limit) {
   PhaseTuner tuner(trial, choices_, card_);
   ChoiceFile kept(measures ? choice_path(choices_folder_, bridge.device()) : "",
                   measures ? choice_place(bridge.device()) : "");
-  std::vector<PhaseTrialReport> trials =
-      StepTrials(trial, measures ? &tuner : nullptr, kept, StepTrials::Clock::now() + kTuning)
-          .run(all->graph, all->phases, kernels_);
+  StepTrials step_trials(trial, measures ? &tuner : nullptr, kept,
+                         StepTrials::Clock::now() + kTuning);
+  std::vector<PhaseTrialReport> trials;
+  if (!all->graph.has_rows_as_alone()) {
+    trials = step_trials.run(all->graph, all->phases, kernels_);
+  } else if (measures) {
+    trials = step_trials.tune(all->graph, all->phases);
+  }
   const auto is_new = [](const PhaseTrialReport& told) { return told.measured; };
   if (std::ranges::any_of(trials, is_new)) static_cast<void>(kept.save());
   for (PhaseTrialReport& told : trials) {
@@ -119,8 +154,32 @@ void OwnStep::test(LlamaBridge& bridge, std::chrono::microseconds limit) {
   }
 }
 
+void OwnStep::find_row_windows(LlamaBridge& bridge) {
+  row_windows_ = RowWindows(kWindowCells);
+  for (std::int32_t n = kWindowCells; n <= bridge.n_cells(); n += kWindowCells) {
+    bridge.open({.stream = 0, .n_kv = n});
+    const StepGraph graph = bridge.graph();
+    find_attention_parts(bridge, graph, attention_parts_);
+    std::set<std::int32_t> parts;
+    for (std::int32_t i = 0; i < graph.size(); ++i) {
+      if (graph.node(i)->op == GGML_OP_FLASH_ATTN_EXT)
+        parts.insert(attention_parts_.of(graph.node(i)));
+    }
+    if (parts.size() != 1 || *parts.begin() < 1) break;
+    row_windows_.add(*parts.begin());
+  }
+  const std::span<const std::uint16_t> found = row_windows_.parts();
+  if (found.empty())
+    throw std::runtime_error(
+        "rows are not as alone: ggml's attention of one row is by another kernel");
+  row_parts_ = std::make_unique<DeviceArray<std::uint16_t>>(found.size());
+  copy_up_now(row_parts_->data(), found.data(), found.size_bytes());
+  kernels_.know(row_windows_);
+}
+
 void OwnStep::prepare_rows(LlamaBridge& bridge, std::int32_t n_rows_most,
                            std::chrono::microseconds limit) {
+  if (rows_as_alone_) find_row_windows(bridge);
   if (choice_ == StepKernels::kGgml) return;
   for (std::int32_t n = 2; n / 2 < n_rows_most && n <= kStepTokens; n *= 2) {
     const std::int32_t n_rows = std::min(n, n_rows_most);

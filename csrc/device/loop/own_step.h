@@ -16,9 +16,11 @@
 #include "device/phases/attention_parts.h"
 #include "device/phases/mat_vec_choices.h"
 #include "device/phases/own_kernels.h"
+#include "device/phases/row_windows.h"
 #include "device/phases/step_program.h"
 #include "device/state/cuda_memory.h"
 #include "model/decode_loop.h"
+#include "model/loop_memory.h"
 
 namespace unpaced {
 
@@ -27,8 +29,10 @@ class PhaseTrial;
 // Decode thread only.
 class OwnStep {
  public:
-  // choices_folder: where kAuto keeps what it has measured; empty: nowhere.
-  OwnStep(const LlamaBridge& bridge, StepKernels choice, std::string choices_folder = "");
+  // choices_folder: where kAuto keeps what it has measured; empty: nowhere. rows_as_alone: each of
+  // several rows has the bits that it has by itself; they are in streams of their own.
+  OwnStep(const LlamaBridge& bridge, StepKernels choice, std::string choices_folder = "",
+          bool rows_as_alone = false);
 
   // Once, before anything else: compares each shape of phase with ggml's kernels, on the smallest
   // window, and attention on a larger one too: some milliseconds. With kAuto it measures them too,
@@ -48,6 +52,9 @@ class OwnStep {
   // The same as prepare() for each shape of steps of several rows, up to so many: those numbers of
   // rows that there are builds for, and what is found goes for the ones between. After it.
   void prepare_rows(LlamaBridge& bridge, std::int32_t n_rows_most, std::chrono::microseconds limit);
+  [[nodiscard]] bool has_rows_as_alone() const noexcept { return rows_as_alone_; }
+  // Cells of the largest window in which rows are as alone; after prepare_rows().
+  [[nodiscard]] std::int32_t n_row_cells() const noexcept { return row_windows_.n_cells(); }
   // Steps of so many rows are ggml's from now on; empty: as far as there are kernels they are ours.
   void leave_rows(std::int32_t n_rows, const std::string& why) { why_ggml_[n_rows] = why; }
   // Whether a graph of so many rows has had phases of ours.
@@ -69,6 +76,8 @@ class OwnStep {
   // Of the graph that is open.
   void test(LlamaBridge& bridge, std::chrono::microseconds limit);
   void test_attention(LlamaBridge& bridge, std::chrono::microseconds limit);
+  // What ggml does with one row in each window, up to where it has another kernel.
+  void find_row_windows(LlamaBridge& bridge);
   void clear_cache_of(PhaseTrial& trial);
   void tell(const Plan& plan);
 
@@ -77,6 +86,9 @@ class OwnStep {
   const std::string choices_folder_;
   OwnKernels kernels_;
   AttentionParts attention_parts_;  // of all windows so far
+  const bool rows_as_alone_;
+  RowWindows row_windows_{kWindowCells};
+  std::unique_ptr<DeviceArray<std::uint16_t>> row_parts_;  // row_windows_' parts
   MatVecChoices choices_;
   std::map<std::int32_t, std::string> why_ggml_;  // by rows: why all phases are ggml's
   std::set<std::int32_t> rows_with_own_;          // numbers of rows that have phases of ours

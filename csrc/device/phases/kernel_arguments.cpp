@@ -77,7 +77,7 @@ MatVec common_of(const ProductPart& part) {
     mat_vec.expert_has_input = part.input->ne[1] > 1;
   } else {
     mat_vec.n_columns = static_cast<std::int32_t>(part.input->ne[1]);
-    mat_vec.order_columns = mat_vec.n_columns;
+    mat_vec.order_columns = part.order_columns;
   }
   return mat_vec;
 }
@@ -261,7 +261,8 @@ namespace {
 CachedHeads cached_heads(const ggml_tensor* view) {
   return {.data = static_cast<const std::uint8_t*>(view->data),
           .stride = static_cast<std::int64_t>(view->nb[1]),
-          .head_stride = static_cast<std::int64_t>(view->nb[2])};
+          .head_stride = static_cast<std::int64_t>(view->nb[2]),
+          .row_stride = static_cast<std::int64_t>(view->nb[3])};
 }
 
 }  // namespace
@@ -276,10 +277,11 @@ std::string why_no_arguments(const AttentionPart& part) {
       return std::string("attention over a cache of ") + ggml_type_name(cached->type);
     }
   }
-  if (query->type != GGML_TYPE_F32 || query->ne[1] != 1 || query->ne[3] != 1) {
+  if (query->type != GGML_TYPE_F32 || query->ne[1] != 1 || query->ne[3] > kStepTokens) {
     return "attention of several queries";
   }
-  if (mask == nullptr || mask->type != GGML_TYPE_F16 || mask->ne[2] != 1 || mask->ne[3] != 1) {
+  if (mask == nullptr || mask->type != GGML_TYPE_F16 || mask->ne[2] != 1 ||
+      mask->ne[3] != query->ne[3]) {
     return "attention with another mask";
   }
   if (origin(mask)->op != GGML_OP_NONE) return "attention with a mask that the step computes";
@@ -300,6 +302,11 @@ HeadAttention head_attention_of(const AttentionPart& part) {
   attention.keys = cached_heads(keys);
   attention.values = cached_heads(part.out->src[2]);
   attention.mask = static_cast<const std::uint16_t*>(part.out->src[3]->data);
+  attention.n_rows = static_cast<std::int32_t>(query->ne[3]);
+  attention.query_row_stride = static_cast<std::int64_t>(query->nb[3] / sizeof(float));
+  attention.mask_row_stride =
+      static_cast<std::int64_t>(part.out->src[3]->nb[3] / sizeof(std::uint16_t));
+  attention.rounded_row_stride = q8_blocks(query->ne[0] * query->ne[2]);
   attention.sinks = sinks == nullptr ? nullptr : static_cast<const float*>(sinks->data);
   attention.head_size = static_cast<std::int32_t>(query->ne[0]);
   attention.n_heads = static_cast<std::int32_t>(query->ne[2]);

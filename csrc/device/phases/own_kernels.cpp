@@ -60,7 +60,9 @@ std::string OwnKernels::why_not(MatVec mat_vec, const ggml_tensor* weights) cons
   }
   if (std::string why = why_no_mat_vec(mat_vec, card_); !why.empty()) return why;
   // Read twice, weights cost as much as ggml's kernel from seven columns on.
-  const std::int32_t n_most = mat_vec.order_columns > 6 ? 2 : 1;
+  // What is to have a column's own bits has no other kernel.
+  const bool is_as_alone = mat_vec.n_columns > mat_vec.order_columns;
+  const std::int32_t n_most = is_as_alone ? kMatVecColumns : mat_vec.order_columns > 6 ? 2 : 1;
   return n_mat_vec_launches(mat_vec, card_) > n_most ? "it would take several launches" : "";
 }
 
@@ -84,8 +86,13 @@ std::string OwnKernels::why_no_rope(const RopeLaunch& launch) const {
 
 std::string OwnKernels::why_no_attention(const AttentionPart& part) const {
   if (std::string why = why_no_arguments(part); !why.empty()) return why;
-  if (attention_parts_.of(part.out) > 0) return "";
+  if (attention_parts(part) > 0) return "";
   return "ggml's attention is by another kernel here";
+}
+
+std::int32_t OwnKernels::attention_parts(const AttentionPart& part) const {
+  if (part.out->src[0]->ne[3] == 1) return attention_parts_.of(part.out);
+  return row_windows_ ? row_windows_->most(part.out->src[1]->ne[1]) : 0;
 }
 
 std::string OwnKernels::why_no_phase(const StepGraph& graph, const StepPhase& phase) const {

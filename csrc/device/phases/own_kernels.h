@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "device/kernels/card.h"
 #include "device/kernels/mat_vec.h"
 #include "device/phases/attention_parts.h"
+#include "device/phases/row_windows.h"
 
 namespace unpaced {
 
@@ -22,6 +24,8 @@ class OwnKernels final : public PhaseKernels {
 
   // Without it no attention is ours.
   void know(AttentionParts parts) { attention_parts_ = std::move(parts); }
+  // Without it attention of several rows is ggml's.
+  void know(RowWindows windows) { row_windows_ = std::move(windows); }
   // Phases of this shape are ggml's.
   void refuse(const std::string& shape, std::string why) { refused_[shape] = std::move(why); }
   [[nodiscard]] std::string why_no_norm(const NormPart& part) const override;
@@ -30,9 +34,7 @@ class OwnKernels final : public PhaseKernels {
   [[nodiscard]] std::string why_no_activation(const ActivationPart& part) const override;
   [[nodiscard]] std::string why_no_rope(const RopeLaunch& launch) const override;
   [[nodiscard]] std::string why_no_attention(const AttentionPart& part) const override;
-  [[nodiscard]] std::int32_t attention_parts(const AttentionPart& part) const override {
-    return attention_parts_.of(part.out);
-  }
+  [[nodiscard]] std::int32_t attention_parts(const AttentionPart& part) const override;
   [[nodiscard]] std::string why_no_phase(const StepGraph& graph,
                                          const StepPhase& phase) const override;
 
@@ -41,6 +43,7 @@ class OwnKernels final : public PhaseKernels {
 
   const Card card_;
   AttentionParts attention_parts_;
+  std::optional<RowWindows> row_windows_;
   std::map<std::string, std::string> refused_;  // by shape: why
 };
 

@@ -104,6 +104,9 @@ void PhaseLauncher::enqueue(const RopeLaunch& launch, const Place& place) const 
 void PhaseLauncher::enqueue(const AttentionLaunch& launch, const Place& place) const {
   HeadAttention attention = head_attention_of(launch.part);
   attention.n_parts = launch.n_parts;
+  attention.windows = windows_;
+  attention.scratch_row_bytes = static_cast<std::int64_t>(
+      attention_scratch_bytes(attention.n_heads, attention.head_size, attention.n_parts));
   attention.queries = places_.floats(launch.part.out->src[0]);
   if (launch.writes_out) attention.out = places_.floats(launch.part.out);
   if (launch.rounded != nullptr) attention.rounded = places_.rounded(launch.rounded);

@@ -3,6 +3,7 @@
 
 #include "device/graph/step_phase.h"
 #include "device/kernels/card.h"
+#include "device/kernels/head_attention.h"
 #include "device/kernels/mat_vec.h"
 #include "device/phases/mat_vec_choices.h"
 #include "device/phases/value_places.h"
@@ -13,9 +14,10 @@ namespace unpaced {
 
 class PhaseLauncher {
  public:
-  // `places` and `choices` outlive this.
-  PhaseLauncher(const ValuePlaces& places, const MatVecChoices& choices, const Card& card)
-      : places_(places), choices_(choices), card_(card) {}
+  // `places` and `choices` outlive this. windows: of attention of several rows, if there is any.
+  PhaseLauncher(const ValuePlaces& places, const MatVecChoices& choices, const Card& card,
+                const QueryWindows& windows = {})
+      : places_(places), choices_(choices), card_(card), windows_(windows) {}
 
   // Throws std::runtime_error.
   void enqueue(const StepPhase& phase, CUstream_st* stream) const;
@@ -40,6 +42,7 @@ class PhaseLauncher {
   const ValuePlaces& places_;
   const MatVecChoices& choices_;
   const Card card_;
+  const QueryWindows windows_;
 };
 
 }  // namespace unpaced

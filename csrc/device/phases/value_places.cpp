@@ -67,9 +67,10 @@ void ValuePlaces::add_phase(const StepGraph& graph, const StepPhase& phase) {
       for (const RopePart& part : heads->ropes) add_floats(graph, phase.nodes, part.out);
     } else if (const auto* attention = std::get_if<AttentionLaunch>(&launch)) {
       const ggml_tensor* out = attention->part.out;
-      parts_[out] =
-          take(attention_scratch_bytes(static_cast<std::int32_t>(out->ne[1]),
-                                       static_cast<std::int32_t>(out->ne[0]), attention->n_parts));
+      const std::size_t n_bytes =
+          attention_scratch_bytes(static_cast<std::int32_t>(out->ne[1]),
+                                  static_cast<std::int32_t>(out->ne[0]), attention->n_parts);
+      parts_[out] = take(n_bytes * static_cast<std::size_t>(out->ne[3]));
     }
   }
 }

@@ -33,7 +33,8 @@ class ValuePlaces {
   [[nodiscard]] std::uint32_t* arrivals() const {
     return reinterpret_cast<std::uint32_t*>(scratch_);
   }
-  static constexpr std::size_t kArrivalBytes = kAttentionHeadsMost * sizeof(std::uint32_t);
+  static constexpr std::size_t kArrivalBytes =
+      kAttentionHeadsMost * sizeof(std::uint32_t) * kStepTokens;
 
  private:
   void add_rounded(const PhaseLaunch& launch);

@@ -23,7 +23,8 @@ HostReason DevicePolicy::why_host(std::span<Slot* const> members) const {
   if (members.size() == 1) return why_host(*members.front());
   // A step under a grammar with slow masks is one launch, and the others do not wait for it.
   const auto is_hosts = [this](const Slot* slot) {
-    return has_slow_masks(*slot) || why_host(*slot) != HostReason::kNone;
+    return slot->n_cells() >= n_company_cells_ || has_slow_masks(*slot) ||
+           why_host(*slot) != HostReason::kNone;
   };
   return std::ranges::any_of(members, is_hosts) ? HostReason::kShared : HostReason::kNone;
 }

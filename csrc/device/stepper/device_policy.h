@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,9 @@ class DevicePolicy {
   // are others, or too many.
   [[nodiscard]] HostReason why_host(std::span<Slot* const> members) const;
 
+  // Sequences of more cells are not decoded with others.
+  void limit_company(std::int32_t n_cells) noexcept { n_company_cells_ = n_cells; }
+
   // The GPU could not be given the request's steps; the host makes the other ones.
   void ground(const RequestSpec& spec) noexcept { grounded_ = spec.id; }
 
@@ -36,6 +40,7 @@ class DevicePolicy {
   Counters& counters_;
   std::vector<RequestId> counted_;  // by slot id: the last request that was counted
   RequestId grounded_ = 0;          // 0: none
+  std::int32_t n_company_cells_ = std::numeric_limits<std::int32_t>::max();
 };
 
 }  // namespace unpaced

@@ -31,7 +31,7 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       bridge_(model_->context(), {.n_tokens = n_lanes, .n_outputs = n_lanes}),
       stall_(config.stall_us),
       kernels_(static_cast<StepKernels>(config.kernels)),
-      step_(bridge_, kernels_, config.kernel_choices),
+      step_(bridge_, kernels_, config.kernel_choices, config.deterministic),
       loop_(
           *model_, bridge_,
           [this](StepProgram& program, const LlamaBridge& bridge) {
@@ -64,6 +64,7 @@ void DeviceStepper::prepare(std::int32_t n_slots) {
     step_.prepare_rows(bridge_, static_cast<std::int32_t>(loop_.n_lanes()), stall_);
     begin_test();
     lane_steps_ = LaneTrials(*model_, bridge_, loop_, step_, stall_).run(kernels_);
+    if (step_.has_rows_as_alone()) policy_.limit_company(step_.n_row_cells());
   }
   begin_test();
   loop_.prepare_windows();

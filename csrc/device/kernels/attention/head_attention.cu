@@ -162,12 +162,23 @@ class CountedPlace : public WarpPlace {
  public:
   __device__ __forceinline__ CountedPlace(Shared<kSize>& shared, bool& is_last,
                                           const HeadAttention& task)
-      : shared_(shared), is_last_(is_last), arrivals_(task.arrivals + head()) {
+      : CountedPlace(shared, is_last, task, blockIdx.z, gridDim.x) {}
+  // Of the n_parts blocks that the query has, and its head of K and V.
+  __device__ __forceinline__ CountedPlace(Shared<kSize>& shared, bool& is_last,
+                                          const HeadAttention& task, int shared_head, int n_parts)
+      : shared_(shared),
+        is_last_(is_last),
+        shared_head_(shared_head),
+        n_parts_(n_parts),
+        arrivals_(task.arrivals + head()) {
     auto* sums = reinterpret_cast<float*>(task.scratch);
-    auto* tops = reinterpret_cast<PartTop*>(sums + task.n_heads * n_parts() * kSize);
-    sums_ = sums + head() * n_parts() * kSize;
-    tops_ = tops + head() * n_parts();
+    auto* tops = reinterpret_cast<PartTop*>(sums + task.n_heads * n_parts_ * kSize);
+    sums_ = sums + head() * n_parts_ * kSize;
+    tops_ = tops + head() * n_parts_;
   }
+  __device__ __forceinline__ int n_parts() const { return n_parts_; }
+  __device__ __forceinline__ int shared_head() const { return shared_head_; }
+  __device__ __forceinline__ int head() const { return shared_head_ * gridDim.y + blockIdx.y; }
 
   template <int>
   __device__ __forceinline__ Shared<kSize>& shared() const {
@@ -184,7 +195,8 @@ class CountedPlace : public WarpPlace {
     __threadfence();
     __syncthreads();
     // Back to zero with the last one.
-    if (threadIdx.x == 0) is_last_ = atomicInc(arrivals_, gridDim.x - 1) == gridDim.x - 1;
+    const unsigned last = n_parts_ - 1;
+    if (threadIdx.x == 0) is_last_ = atomicInc(arrivals_, last) == last;
     __syncthreads();
     __threadfence();
     return is_last_;
@@ -194,6 +206,8 @@ class CountedPlace : public WarpPlace {
  private:
   Shared<kSize>& shared_;
   bool& is_last_;
+  const int shared_head_;
+  const int n_parts_;
   std::uint32_t* arrivals_;
   float* sums_;
   PartTop* tops_;
@@ -224,16 +238,53 @@ __global__ void __launch_bounds__(kThreads, blocks_at_once(kSize))
 }
 
 // Parts that have cells. The others of ggml's blocks find none, and add zero.
-int parts_with_cells(const HeadAttention& task) {
-  return std::min(task.n_parts, (task.n_cells + kAttentionCells - 1) / kAttentionCells);
+__host__ __device__ __forceinline__ int parts_with_cells(const HeadAttention& task) {
+  const int n = (task.n_cells + kAttentionCells - 1) / kAttentionCells;
+  return task.n_parts < n ? task.n_parts : n;
+}
+
+// What the query of a row would be asked for alone.
+__device__ __forceinline__ HeadAttention query_of(const HeadAttention& all, int row) {
+  HeadAttention one = all;
+  const int window = all.windows.positions[row] / all.windows.cells;
+  one.n_cells = min(all.n_cells, (window + 1) * all.windows.cells);
+  one.n_parts = all.windows.parts[window];
+  one.queries += row * all.query_row_stride;
+  one.keys.data += row * all.keys.row_stride;
+  one.values.data += row * all.values.row_stride;
+  one.mask += row * all.mask_row_stride;
+  const int n_values = all.n_heads * all.head_size;
+  if (one.out != nullptr) one.out += row * n_values;
+  if (one.rounded != nullptr) one.rounded += row * all.rounded_row_stride;
+  one.scratch += row * all.scratch_row_bytes;
+  one.arrivals += row * all.n_heads;
+  return one;
+}
+
+// Block (part, query that shares K and V, K and V of each row's query).
+template <int kSize, bool kCapped>
+__global__ void __launch_bounds__(kThreads, blocks_at_once(kSize))
+    attend_rows(const __grid_constant__ HeadAttention all) {
+  __shared__ Shared<kSize> shared;
+  __shared__ bool is_last;
+  const int n_shared_heads = all.n_heads / gridDim.y;
+  const HeadAttention task = query_of(all, blockIdx.z / n_shared_heads);
+  const int n_parts = parts_with_cells(task);
+  if (static_cast<int>(blockIdx.x) >= n_parts) {  // smaller than another query's
+    let_later_kernels_start(task.next_is_ours);
+    return await_earlier_kernels();
+  }
+  CountedPlace<kSize> place(shared, is_last, task, blockIdx.z % n_shared_heads, n_parts);
+  HeadWork<kSize, kCapped, CountedPlace<kSize>>(task, place).run();
 }
 
 template <int kSize, bool kCapped>
 void launch_size(const HeadAttention& task, const Card& card, cudaStream_t stream) {
   const auto n_parts = static_cast<unsigned>(parts_with_cells(task));
   const auto n_sharing = static_cast<unsigned>(task.n_sharing);
-  LaunchShape shape{.grid = dim3(n_parts, n_sharing, task.n_heads / n_sharing),
+  LaunchShape shape{.grid = dim3(n_parts, n_sharing, task.n_heads / n_sharing * task.n_rows),
                     .block = dim3(kThreads)};
+  if (task.n_rows > 1) return launch(attend_rows<kSize, kCapped>, shape, card, stream, task);
   const auto in_clusters = attend_in_clusters<kSize, kCapped>;
   const bool has_clusters = card.compute >= 90 && can_start_early(in_clusters);
   if (has_clusters && n_parts > 1 && n_parts <= kClusterMost) {

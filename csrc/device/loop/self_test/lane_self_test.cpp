@@ -19,10 +19,11 @@ constexpr int kTimedRuns = 3;
 
 }  // namespace
 
-LaneSelfTest::LaneSelfTest(const Model& model, LlamaBridge& bridge, DeviceLoop& loop)
+LaneSelfTest::LaneSelfTest(const Model& model, LlamaBridge& bridge, DeviceLoop& loop, bool as_alone)
     : model_(model),
       bridge_(bridge),
       loop_(loop),
+      as_alone_(as_alone),
       n_vocab_(static_cast<std::size_t>(model.n_vocab())),
       slots_(loop.n_lanes()),
       specs_(loop.n_lanes()) {
@@ -89,25 +90,31 @@ void LaneSelfTest::go_back(std::size_t n_rows) {
   }
 }
 
+void LaneSelfTest::decode_next(std::span<Slot* const> members, Step& made) {
+  TokenBatch batch(static_cast<std::int32_t>(members.size()));
+  for (Slot* slot : members) {
+    batch.add(slot->next_token, slot->n_cells(), slot->sequence, true);
+    slot->cells.push_back(slot->next_token);
+  }
+  decode(batch);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    Slot& slot = *members[i];
+    const float* row = llama_get_logits_ith(model_.context(), static_cast<std::int32_t>(i));
+    made.logits.insert(made.logits.end(), row, row + n_vocab_);
+    Sampler& sampler = samplers_[static_cast<std::size_t>(slot.id)];
+    slot.next_token = sampler.sample(row).token;
+    sampler.accept(slot.next_token);
+    made.tokens.push_back(slot.next_token);
+  }
+}
+
 std::vector<LaneSelfTest::Step> LaneSelfTest::decode_steps(std::size_t n_rows) {
   std::vector<Step> steps;
-  TokenBatch batch(static_cast<std::int32_t>(n_rows));
+  const std::span<Slot* const> all = members(n_rows);
+  const std::size_t n_each = as_alone_ ? 1 : n_rows;
   for (std::int32_t step = 0; step < kSteps; ++step) {
-    batch.clear();
-    for (Slot* slot : members(n_rows)) {
-      batch.add(slot->next_token, slot->n_cells(), slot->sequence, true);
-      slot->cells.push_back(slot->next_token);
-    }
-    decode(batch);
     Step& made = steps.emplace_back();
-    for (Slot* slot : members(n_rows)) {
-      const float* row = llama_get_logits_ith(model_.context(), slot->id);
-      made.logits.insert(made.logits.end(), row, row + n_vocab_);
-      Sampler& sampler = samplers_[static_cast<std::size_t>(slot->id)];
-      slot->next_token = sampler.sample(row).token;
-      sampler.accept(slot->next_token);
-      made.tokens.push_back(slot->next_token);
-    }
+    for (std::size_t i = 0; i < n_rows; i += n_each) decode_next(all.subspan(i, n_each), made);
   }
   return steps;
 }
@@ -141,7 +148,8 @@ void LaneSelfTest::compare_logits(std::span<Slot* const> members,
       if (std::memcmp(rows.data() + row * n_vocab_, step.logits.data() + its * n_vocab_,
                       n_vocab_ * sizeof(float)) != 0) {
         throw std::runtime_error("self-test: the logits of " + std::to_string(members.size()) +
-                                 " sequences at once differ from llama_decode's");
+                                 " sequences at once differ from llama_decode's" +
+                                 (as_alone_ ? " of each alone" : ""));
       }
       bridge_.commit(slot.sequence, slot.n_cells(), plans[i], {&slot.next_token, 1});
       slot.cells.push_back(slot.next_token);

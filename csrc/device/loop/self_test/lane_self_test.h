@@ -18,8 +18,9 @@ class TokenBatch;
 // Decode thread only. Throws std::runtime_error. The KV is cleared before.
 class LaneSelfTest {
  public:
-  // A sequence for each of the loop's lanes, with a prompt of a length of its own.
-  LaneSelfTest(const Model& model, LlamaBridge& bridge, DeviceLoop& loop);
+  // A sequence for each of the loop's lanes, with a prompt of a length of its own. as_alone: steps
+  // are to have the logits of llama_decode's batches of one sequence each, not of all.
+  LaneSelfTest(const Model& model, LlamaBridge& bridge, DeviceLoop& loop, bool as_alone);
   ~LaneSelfTest();
   LaneSelfTest(const LaneSelfTest&) = delete;
   LaneSelfTest& operator=(const LaneSelfTest&) = delete;
@@ -46,6 +47,8 @@ class LaneSelfTest {
   // As they were after their prompts.
   void go_back(std::size_t n_rows);
   void decode(const TokenBatch& batch);
+  // Each of the sequences' next token, and takes what it leaves.
+  void decode_next(std::span<Slot* const> members, Step& made);
   [[nodiscard]] std::vector<Step> decode_steps(std::size_t n_rows);
   // Opens the window of the sequences' next step, and makes its inputs ready.
   [[nodiscard]] std::vector<CellPlan> open_next(std::span<Slot* const> members);
@@ -59,6 +62,7 @@ class LaneSelfTest {
   const Model& model_;
   LlamaBridge& bridge_;
   DeviceLoop& loop_;
+  const bool as_alone_;
   const std::size_t n_vocab_;
   std::vector<Slot> slots_;
   std::vector<Slot*> members_;

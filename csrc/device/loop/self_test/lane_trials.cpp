@@ -37,6 +37,10 @@ std::vector<LaneStepReport> LaneTrials::run(StepKernels kernels) {
     report.n_rows = n_rows;
     check(report);
     if (kernels != StepKernels::kAuto || !is_measured(n_rows, n_lanes)) continue;
+    if (step_.has_rows_as_alone()) {
+      report.own_us = kMicroseconds * test_.step_seconds(static_cast<std::size_t>(n_rows), limit_);
+      continue;
+    }
     measure(report);
     if (report.own_us > report.ggml_us) {
       for (; first < reports.size(); ++first) {
@@ -56,7 +60,9 @@ void LaneTrials::check(LaneStepReport& report) {
   } catch (const EngineLost&) {
     throw;
   } catch (const std::exception& e) {
-    if (step_.has_own(report.n_rows)) {
+    if (step_.has_rows_as_alone()) {
+      throw;
+    } else if (step_.has_own(report.n_rows)) {
       leave_to_ggml(report, e.what());
     } else if (loop_.n_graph_rows(n_rows) != report.n_rows) {
       clear_loop();

@@ -15,6 +15,8 @@ namespace {
 constexpr const char* kDiffers = "its bits are not ggml's here: ";
 constexpr const char* kSlower = "it is slower than ggml's here";
 constexpr std::int32_t kGgmls = -1;  // in place of builds
+// Before the name of a shape whose rows have the bits that each has alone.
+constexpr const char* kAlone = "rows as alone: ";
 
 std::size_t weight_bytes(const StepPhase& phase) {
   std::size_t n = 0;
@@ -70,6 +72,31 @@ std::vector<PhaseTrialReport> StepTrials::run(const StepGraph& graph,
       throw;
     } catch (const std::exception& e) {
       kernels.refuse(shape.name, e.what());
+    }
+    told.ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  }
+  return reports;
+}
+
+std::vector<PhaseTrialReport> StepTrials::tune(const StepGraph& graph,
+                                               std::span<const StepPhase> phases) {
+  std::vector<PhaseTrialReport> reports;
+  for (const Shape& shape : shapes_of(graph, phases)) {
+    const Clock::time_point begin = Clock::now();
+    const StepPhase& first = *shape.phases.front();
+    const std::string name = kAlone + shape.name;
+    PhaseTrialReport& told = reports.emplace_back();
+    told.phase = name_of(first.kind);
+    told.n = static_cast<std::int32_t>(shape.phases.size());
+    const std::optional<std::int32_t> known = kept_.find(name);
+    told.remembered = known.has_value();
+    if (known) {
+      tuner_->choose(first, *known);
+    } else if (begin <= until_ && shape.n_bytes > 0) {
+      static_cast<void>(tuner_->tune(shape.phases));
+      told.measured = true;
+      told.own_us = trial_.measure_own(shape.phases) * 1e6;
+      kept_.put(name, tuner_->chosen(first));
     }
     told.ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }

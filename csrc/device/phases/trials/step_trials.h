@@ -29,6 +29,8 @@ class StepTrials {
   // `kernels` refuses from then on. Throws EngineLost where the GPU hangs.
   std::vector<PhaseTrialReport> run(const StepGraph& graph, std::span<const StepPhase> phases,
                                     OwnKernels& kernels);
+  // The builds of each shape alone: ggml has no kernels to compare with.
+  std::vector<PhaseTrialReport> tune(const StepGraph& graph, std::span<const StepPhase> phases);
 
  private:
   struct Shape;
