@@ -32,12 +32,14 @@ struct CachedHeads {
   std::int64_t row_stride = 0;
 };
 
-// What a query has by itself, whose token is at `position` of its cache: `cells` says in how many
-// cells windows go, `parts` into how many parts ggml divides each, from the smallest on.
+// What queries have by themselves. No kernel of the step writes it.
 struct QueryWindows {
-  const std::int32_t* positions = nullptr;  // a query each; no kernel of the step writes them
-  const std::uint16_t* parts = nullptr;
-  std::int32_t cells = 0;
+  const std::int32_t* positions = nullptr;     // a query each: its token's, in a cache of its own
+  const std::int64_t* cell_numbers = nullptr;  // a query each: its token's cell, of all caches
+  std::int64_t cache_cells = 1;                // of a cache
+  std::int32_t cells = 1;                      // by so many windows grow
+  const std::uint16_t* parts =
+      nullptr;  // of the smallest window and on: ggml divides it by so many
 };
 
 struct HeadAttention {

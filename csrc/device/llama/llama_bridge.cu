@@ -62,8 +62,13 @@ Window LlamaBridge::rows_window(std::int32_t stream, std::int32_t n_kv,
           .n_kv = n_kv,
           .n_tokens = n_rows,
           .n_outputs = n_rows,
-          .n_streams = n_streams() > 1 ? n_rows : 1};
+          .n_streams = n_streams() > 1 ? n_rows : 1,
+          .is_scattered = scatters_rows() && n_rows > 1};
 }
+
+void LlamaBridge::scatter_rows() noexcept { inside_->scatters_rows = n_streams() > 1; }
+
+bool LlamaBridge::scatters_rows() const noexcept { return inside_->scatters_rows; }
 
 std::int32_t LlamaBridge::n_streams() const noexcept {
   return static_cast<std::int32_t>(inside_->cache->n_stream);

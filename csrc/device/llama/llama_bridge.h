@@ -40,11 +40,14 @@ struct Window {
   std::int32_t n_outputs = 1;  // tokens that have logits: one of them, or all
   // Streams from the first one on that have as many tokens each; attention reads each one's cells.
   std::int32_t n_streams = 1;
+  // The rows' cells may be in any streams: kernels of ours find them by the cells' numbers.
+  bool is_scattered = false;
   auto operator<=>(const Window&) const = default;
 
   // The row of the i-th sequence, whose cells are the stream's.
   [[nodiscard]] std::int32_t row_of(std::int32_t of_stream, std::size_t i) const noexcept {
-    return n_streams > 1 ? of_stream - stream : static_cast<std::int32_t>(i);
+    const bool is_block = n_streams > 1 && !is_scattered;
+    return is_block ? of_stream - stream : static_cast<std::int32_t>(i);
   }
 };
 
@@ -80,6 +83,9 @@ class LlamaBridge {
   [[nodiscard]] std::int32_t n_cells() const noexcept;
   // Cells that attention reads where cells below n_used are in use: llama.cpp's own rule.
   [[nodiscard]] std::int32_t window_cells(std::int32_t n_used) const noexcept;
+  // From now on a step's rows are of any streams, one each.
+  void scatter_rows() noexcept;
+  [[nodiscard]] bool scatters_rows() const noexcept;
   // Of a step of n_rows sequences: of one stream, or of so many streams, a row each.
   [[nodiscard]] Window rows_window(std::int32_t stream, std::int32_t n_kv,
                                    std::int32_t n_rows) const noexcept;

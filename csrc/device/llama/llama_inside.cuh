@@ -60,6 +60,7 @@ struct LlamaBridge::Inside {
   std::int32_t* output_index = nullptr;
   std::vector<bool> taken;  // scratch of plan(): cells that it has given away
   Window window{};
+  bool scatters_rows = false;
   const void* compute_base = nullptr;
   std::uint64_t memory_version = 0;
   Residency residency;

@@ -186,6 +186,10 @@ class DeviceLoop {
     std::int32_t first;  // stream
     std::int32_t n_rows;
   };
+  // Rows are of neighbouring streams.
+  [[nodiscard]] bool has_blocks() const noexcept {
+    return bridge_.n_streams() > 1 && !bridge_.scatters_rows();
+  }
   // The smallest that has these streams.
   [[nodiscard]] Block block_of(std::int32_t low, std::int32_t high) const noexcept;
   // Sets the window that the plans' first steps are in. Returns how many of their steps are; none:

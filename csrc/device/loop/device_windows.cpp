@@ -102,7 +102,7 @@ void DeviceLoop::forget_graphs() noexcept {
 
 std::int32_t DeviceLoop::n_graph_rows(std::size_t n_lanes) const noexcept {
   const auto n = static_cast<std::int32_t>(n_lanes);
-  if (bridge_.n_streams() > 1) return block_of(0, n - 1).n_rows;
+  if (has_blocks()) return block_of(0, n - 1).n_rows;
   if (!pads_ || n <= kRowsOfOneKernel) return n;
   const std::int32_t n_padded = (n + kRowsOfOneKernel - 1) / kRowsOfOneKernel * kRowsOfOneKernel;
   return std::min(n_padded, static_cast<std::int32_t>(lanes_.size()));
@@ -122,8 +122,10 @@ std::optional<Window> DeviceLoop::window_of(std::span<const CellPlan> plans) con
   }
   const std::int32_t n_kv = bridge_.window_cells(n_used);
   const auto [low, high] = std::ranges::minmax(plans, {}, &CellPlan::stream);
-  if (bridge_.n_streams() == 1) {
-    return bridge_.rows_window(low.stream, n_kv, n_graph_rows(plans.size()));
+  if (!has_blocks()) {
+    // A row by itself knows its stream.
+    const std::int32_t stream = plans.size() == 1 ? low.stream : 0;
+    return bridge_.rows_window(stream, n_kv, n_graph_rows(plans.size()));
   }
   const Block block = block_of(low.stream, high.stream);
   if (block.n_rows > static_cast<std::int32_t>(lanes_.size())) return std::nullopt;
@@ -168,7 +170,7 @@ void DeviceLoop::want_crowds(std::int32_t n_kv, std::int32_t i_window) {
     if (n_graph_rows(static_cast<std::size_t>(n)) != n || i_window >= n_windows_ahead(n)) continue;
     wanted_.push_back(bridge_.rows_window(0, n_kv, n));
     // In streams of their own: every block of as many.
-    for (std::int32_t first = n; first < bridge_.n_streams(); first += n) {
+    for (std::int32_t first = n; has_blocks() && first < bridge_.n_streams(); first += n) {
       const Block block = block_of(first, first + n - 1);
       if (block.n_rows == n) wanted_.push_back(bridge_.rows_window(first, n_kv, n));
     }

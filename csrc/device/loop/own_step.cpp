@@ -101,8 +101,10 @@ std::shared_ptr<const OwnStep::Plan> OwnStep::plan(const LlamaBridge& bridge) {
   QueryWindows windows;
   if (row_parts_ != nullptr) {
     windows = {.positions = bridge.inputs().position,
-               .parts = row_parts_->data(),
-               .cells = row_windows_.cells()};
+               .cell_numbers = bridge.inputs().k_index,
+               .cache_cells = bridge.n_cells(),
+               .cells = row_windows_.cells(),
+               .parts = row_parts_->data()};
   }
   auto plan = std::make_shared<Plan>(std::move(graph), std::move(phases), choices_, card_, windows);
   plan->places.begin_at(scratch_of(plan->places.n_bytes()));
@@ -172,6 +174,7 @@ void OwnStep::find_row_windows(LlamaBridge& bridge) {
   if (found.empty())
     throw std::runtime_error(
         "rows are not as alone: ggml's attention of one row is by another kernel");
+  bridge.scatter_rows();
   row_parts_ = std::make_unique<DeviceArray<std::uint16_t>>(found.size());
   copy_up_now(row_parts_->data(), found.data(), found.size_bytes());
   kernels_.know(row_windows_);

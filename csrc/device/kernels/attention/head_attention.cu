@@ -249,9 +249,10 @@ __device__ __forceinline__ HeadAttention query_of(const HeadAttention& all, int 
   const int window = all.windows.positions[row] / all.windows.cells;
   one.n_cells = min(all.n_cells, (window + 1) * all.windows.cells);
   one.n_parts = all.windows.parts[window];
+  const std::int64_t cache = all.windows.cell_numbers[row] / all.windows.cache_cells;
   one.queries += row * all.query_row_stride;
-  one.keys.data += row * all.keys.row_stride;
-  one.values.data += row * all.values.row_stride;
+  one.keys.data += cache * all.keys.row_stride;
+  one.values.data += cache * all.values.row_stride;
   one.mask += row * all.mask_row_stride;
   const int n_values = all.n_heads * all.head_size;
   if (one.out != nullptr) one.out += row * n_values;

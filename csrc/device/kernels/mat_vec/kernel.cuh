@@ -76,7 +76,7 @@ void launch_columns(const Build& build, const Plan& plan, const Card& card, cuda
 }
 
 // kWarps: ggml's for up to four columns. For more it has half as many, and a warp is alone, which
-// it can be with two columns as well.
+// it can be with all of them as well: then with as many rows as its registers have sums for.
 template <class Format, int kWarps>
 void launch_build(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
   constexpr int kHeld = kHeldValues / Step<Format>::kValues;
@@ -86,7 +86,11 @@ void launch_build(const Build& build, const Plan& plan, const Card& card, cudaSt
     launch_columns<Format, kWarps, true>(build, plan, card, stream);
   } else if (build.columns > 1 && plan.warps != kWarps) {
     launch_columns<Format, kWarps / 2, false>(build, plan, card, stream);
-  } else if (build.columns > 1) {
+  } else if (build.columns == 8) {
+    launch_shape<Shape<Format, kWarps, 2, 8, false, 0>>(plan, card, stream);
+  } else if (build.columns == 4) {
+    launch_shape<Shape<Format, kWarps, 4, 4, false, 0>>(plan, card, stream);
+  } else if (build.columns == 2) {
     launch_shape<Shape<Format, kWarps, 2, 2, false, 0>>(plan, card, stream);
   } else if (build.rows == 2) {
     launch_shape<Shape<Format, kWarps, 2, 1, false, 0>>(plan, card, stream);
@@ -131,7 +135,13 @@ void launch_pair(const Build& build, const PlanPair& plans, const Card& card, cu
     return launch_column_pair<First, Second, kWarps, true>(build, plans, card, stream);
   if (build.columns > 1 && plans.first.warps != kWarps)
     return launch_column_pair<First, Second, kWarps / 2, false>(build, plans, card, stream);
-  if (build.columns > 1) {
+  if (build.columns == 8) {
+    launch_shapes<Shape<First, kWarps, 2, 8, false, 0>, Shape<Second, kWarps, 2, 8, false, 0>>(
+        plans, card, stream);
+  } else if (build.columns == 4) {
+    launch_shapes<Shape<First, kWarps, 4, 4, false, 0>, Shape<Second, kWarps, 4, 4, false, 0>>(
+        plans, card, stream);
+  } else if (build.columns == 2) {
     launch_shapes<Shape<First, kWarps, 2, 2, false, 0>, Shape<Second, kWarps, 2, 2, false, 0>>(
         plans, card, stream);
   } else if (build.held) {

@@ -215,8 +215,12 @@ std::vector<Build> builds_for(const MatVec& mat_vec, const Parts& parts) {
     for (const std::int32_t bytes : {9216, 4608})
       builds.push_back(several_columns(columns, blocks, bytes));
   }
-  if (columns > 2) return builds;
-  // A warp holds the sums of two columns as well, and waits for no other one.
+  // A warp holds all four sums of so many rows and columns, and waits for no other one.
+  if (columns > 2) {
+    for (const std::int32_t bytes : {9216, 4608})
+      builds.push_back({.rows = columns == 4 ? 4 : 2, .columns = columns, .stage_bytes = bytes});
+    return builds;
+  }
   builds.push_back({.rows = 2, .columns = 2, .blocks_per_multiprocessor = 2});
   builds.push_back({.rows = 2, .columns = 2, .launches_at_once = 2});
   return builds;

@@ -38,7 +38,11 @@ void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
   constexpr int kHeld = mat_vec::kHeldValues / mat_vec::Step<Format>::kValues;
   if (build.held) return run<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan);
   if (!build.wide && build.columns > 1) {
-    if (plan.warps == kWarps) return run<Shape<Format, kWarps, 2, 2, false, 0>>(plan);
+    if (plan.warps == kWarps) {
+      return build.columns == 2   ? run<Shape<Format, kWarps, 2, 2, false, 0>>(plan)
+             : build.columns == 4 ? run<Shape<Format, kWarps, 4, 4, false, 0>>(plan)
+                                  : run<Shape<Format, kWarps, 2, 8, false, 0>>(plan);
+    }
     return build.columns == 2   ? run<Shape<Format, kWarps / 2, 4, 2, false, 0>>(plan)
            : build.columns == 4 ? run<Shape<Format, kWarps / 2, 4, 4, false, 0>>(plan)
                                 : run<Shape<Format, kWarps / 2, 4, 8, false, 0>>(plan);

@@ -106,12 +106,13 @@ TEST(each_of_several_columns_has_the_bits_of_one) {
     for (const int n_values : {lengths(format)[2], lengths(format)[5], 2048}) {
       for (const int n_columns : {2, 3, 4, 5, 8}) {
         const int columns = n_columns <= 2 ? 2 : n_columns <= 4 ? 4 : 8;
-        expect_equal({.format = &format,
-                      .n_values = n_values,
-                      .rows = {23},
-                      .n_columns = n_columns,
-                      .wild = n_columns == 3},
-                     {.rows = 4, .columns = columns, .wide = true}, ++seed);
+        const Product product = {.format = &format,
+                                 .n_values = n_values,
+                                 .rows = {23},
+                                 .n_columns = n_columns,
+                                 .wild = n_columns == 3};
+        expect_equal(product, {.rows = 4, .columns = columns, .wide = true}, ++seed);
+        expect_equal(product, {.rows = columns == 4 ? 4 : 2, .columns = columns}, ++seed);
       }
     }
   }
@@ -184,6 +185,12 @@ TEST(gate_and_up_meet) {
                     .n_columns = columns,
                     .end = MatVecEnd::kGlu},
                    {.rows = 4, .columns = columns, .wide = true}, ++seed);
+      expect_equal({.format = &format,
+                    .n_values = 768,
+                    .rows = {33, 33},
+                    .n_columns = columns,
+                    .end = MatVecEnd::kGlu},
+                   {.rows = columns == 4 ? 4 : 2, .columns = columns}, ++seed);
     }
   }
 }
