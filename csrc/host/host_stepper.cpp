@@ -209,6 +209,15 @@ void HostStepper::forget(Slot& slot) {
 }
 
 void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
+  step_slots(slots, events, [](const Slot&) { return true; });
+}
+
+void HostStepper::step_prompts(std::span<Slot> slots, EventPublisher& events) {
+  step_slots(slots, events, [](const Slot& slot) { return slot.phase != SlotPhase::kDecode; });
+}
+
+template <class Takes>
+void HostStepper::step_slots(std::span<Slot> slots, EventPublisher& events, Takes takes) {
   const std::int64_t begin_us = steady_us();
   decide_draws(slots, std::chrono::nanoseconds::zero(), events);
   allot(slots);
@@ -216,7 +225,7 @@ void HostStepper::step(std::span<Slot> slots, EventPublisher& events) {
   is_stepped_.assign(slots.size(), false);
   bool is_busy = false;
   for (const Slot& slot : slots) {
-    if (slot.active() && !is_stepped_[static_cast<std::size_t>(slot.id)]) {
+    if (slot.active() && !is_stepped_[static_cast<std::size_t>(slot.id)] && takes(slot)) {
       is_busy |= step_group(slots, slot, events);
     }
   }

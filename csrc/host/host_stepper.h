@@ -28,6 +28,8 @@ class HostStepper final : public Stepper {
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return model_->n_ctx_slot(); }
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
+  // The same, without those who decode, where batches have one sequence each.
+  void step_prompts(std::span<Slot> slots, EventPublisher& events);
   bool use_idle_time() override {
     model_->rest_workers();
     return false;
@@ -101,6 +103,9 @@ class HostStepper final : public Stepper {
   [[nodiscard]] bool may_go(const Slot& slot) const noexcept {
     return slot.steps() && !is_held(slot) && goes_[static_cast<std::size_t>(slot.id)];
   }
+  // Of the slots that compute something now: those for which `takes` is true.
+  template <class Takes>
+  void step_slots(std::span<Slot> slots, EventPublisher& events, Takes takes);
   // host_prefill.cpp
   // Says how much of whose prompt this step computes: see PrefillPolicy.
   void plan_prefill(std::span<const Slot> slots) noexcept;

@@ -20,6 +20,11 @@ bool is_any_active(std::span<const Slot> slots) {
   return std::ranges::any_of(slots, [](const Slot& slot) { return slot.active(); });
 }
 
+bool is_any_prompt(std::span<const Slot> slots) {
+  return std::ranges::any_of(
+      slots, [](const Slot& slot) { return slot.steps() && slot.phase != SlotPhase::kDecode; });
+}
+
 }  // namespace
 
 DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& config,
@@ -123,6 +128,9 @@ bool DeviceStepper::use_idle_time() {
 }
 
 void DeviceStepper::step(std::span<Slot> slots, EventPublisher& events) {
+  if (step_.has_rows_as_alone() && is_any_prompt(slots) && step_beside_prompt(slots, events)) {
+    return host_.step_prompts(slots, events);
+  }
   find_members(slots, loop_.n_lanes(), members_);
   if (loop_.is_flying() && !loop_.flies(members_)) {
     settle(events);
@@ -151,6 +159,16 @@ void DeviceStepper::step(std::span<Slot> slots, EventPublisher& events) {
     }
   }
   host_.clean(slots);
+}
+
+bool DeviceStepper::step_beside_prompt(std::span<Slot> slots, EventPublisher& events) {
+  settle(events);
+  find_decoding(slots, loop_.n_lanes(), members_);
+  if (members_.empty() || policy_.why_host(members_) != HostReason::kNone) return false;
+  if (!launch(members_)) return false;
+  settle(events);  // after one step
+  loop_.wait_for_stream();
+  return true;
 }
 
 bool DeviceStepper::launch(std::span<Slot* const> members) {

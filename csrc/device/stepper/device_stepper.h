@@ -83,6 +83,9 @@ class DeviceStepper final : public Stepper {
   [[nodiscard]] Lane& lane() noexcept { return loop_.lane(); }
   // Throws std::runtime_error where the loop's steps are not llama_decode's, with ggml's kernels.
   void test(std::int32_t n_slots);
+  // Where batches have one sequence each: those who decode make a step in the GPU's loop, and a
+  // prompt's chunk may follow. False: the next step is another's to make, or nobody's.
+  [[nodiscard]] bool step_beside_prompt(std::span<Slot> slots, EventPublisher& events);
   // False: there is no cell or step left, or the GPU cannot be given the steps; the host goes on.
   [[nodiscard]] bool launch(std::span<Slot* const> members);
   // Runs `start`, which gives the GPU more steps. Where that cannot be done the steps land, and the

@@ -26,6 +26,19 @@ inline void find_members(std::span<Slot> slots, std::size_t n_lanes, std::vector
   }
 }
 
+// All slots that decode, if there is a lane for each, whatever the others do; else none.
+inline void find_decoding(std::span<Slot> slots, std::size_t n_lanes, std::vector<Slot*>& members) {
+  members.clear();
+  for (Slot& slot : slots) {
+    const bool is_member = slot.phase == SlotPhase::kDecode;
+    if (slot.move == SlotMove::kIn || (is_member && members.size() == n_lanes)) {
+      members.clear();
+      return;
+    }
+    if (is_member) members.push_back(&slot);
+  }
+}
+
 // What became of a step's token beside the others'.
 struct LaneOutcome {
   bool has_ended;       // its request

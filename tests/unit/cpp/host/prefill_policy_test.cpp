@@ -235,6 +235,51 @@ class Load {
   std::int32_t n_started_ = 0;
 };
 
+// Whose chunk is computed alone, until all prompts are computed: by slot, in order.
+std::vector<std::int32_t> turns_alone(std::vector<PromptShare> prompts, std::int32_t n_chunk) {
+  PrefillPolicy policy({.n_chunk = n_chunk}, 4);
+  for (const PromptShare& prompt : prompts) policy.begin(prompt.slot, prompt.n_left);
+  std::vector<std::int32_t> turns;
+  while (!prompts.empty()) {
+    const std::int32_t slot = policy.next_alone(prompts).slot;
+    const auto at = std::ranges::find(prompts, slot, &PromptShare::slot);
+    const std::int32_t n = std::min(at->n_left, n_chunk);
+    turns.push_back(slot);
+    policy.observe(0, n, 1);
+    at->n_left -= n;
+    if (at->n_left == 0) prompts.erase(at);
+  }
+  return turns;
+}
+
+TEST(alone_the_shortest_goes_first) {
+  using Turns = std::vector<std::int32_t>;
+  CHECK(turns_alone({{.slot = 0, .id = 1, .n_left = 250}, {.slot = 1, .id = 2, .n_left = 50}},
+                    100) == Turns({1, 0, 0, 0}));
+  // In the order of what is left; who is overtaken is the one that is next anyway.
+  CHECK(turns_alone({{.slot = 0, .id = 1, .n_left = 200},
+                     {.slot = 1, .id = 2, .n_left = 150},
+                     {.slot = 2, .id = 3, .n_left = 100}},
+                    50) == Turns({2, 2, 1, 1, 1, 0, 0, 0, 0}));
+}
+
+TEST(alone_every_prompt_ends_among_short_ones_without_end) {
+  PrefillPolicy policy({.n_chunk = 64}, 2);
+  PromptShare long_one{.slot = 0, .id = 1, .n_left = 640};
+  policy.begin(0, long_one.n_left);
+  std::int32_t n_turns = 0;
+  for (unpaced::RequestId id = 2; long_one.n_left > 0; ++id, ++n_turns) {
+    const PromptShare short_one{.slot = 1, .id = id, .n_left = 10};
+    policy.begin(1, 10);
+    const std::vector<PromptShare> prompts = {long_one, short_one};
+    const bool is_long = policy.next_alone(prompts).slot == 0;
+    policy.observe(0, is_long ? 64 : 10, 1);
+    if (is_long) long_one.n_left -= 64;
+  }
+  // 64 short ones until it is overtaken, then every second turn.
+  CHECK(n_turns <= 64 + 2 * 10);
+}
+
 TEST(every_prompt_of_every_load_ends_within_its_bound_and_decoding_never_waits) {
   for (std::uint32_t seed = 0; seed < 400; ++seed) {
     const std::int32_t n_slots = 1 + static_cast<std::int32_t>(seed % 9);

@@ -7,6 +7,7 @@
 
 namespace {
 
+using unpaced::find_decoding;
 using unpaced::find_members;
 using unpaced::LaneOutcome;
 using unpaced::may_resume;
@@ -25,11 +26,11 @@ std::vector<Slot> slots_in(const std::vector<SlotPhase>& phases) {
   return slots;
 }
 
-std::vector<std::int32_t> members_of(std::vector<Slot> slots) {
+std::vector<std::int32_t> members_of(std::vector<Slot> slots, bool decoding_alone = false) {
   std::vector<Slot*> members;
   members.reserve(kLanes);
   const auto* room = members.data();
-  find_members(slots, kLanes, members);
+  decoding_alone ? find_decoding(slots, kLanes, members) : find_members(slots, kLanes, members);
   CHECK(members.data() == room);  // nothing is allocated
   std::vector<std::int32_t> ids;
   for (const Slot* slot : members) ids.push_back(slot->id);
@@ -49,6 +50,18 @@ TEST(all_that_decode_are_members_in_their_order) {
 TEST(more_than_there_are_lanes_are_the_hosts) {
   CHECK(members_of(slots_in(std::vector(kLanes, SlotPhase::kDecode))).size() == kLanes);
   CHECK(members_of(slots_in(std::vector(kLanes + 1, SlotPhase::kDecode))).empty());
+}
+
+TEST(who_decodes_may_be_found_whatever_the_others_do) {
+  const auto decodes = SlotPhase::kDecode;
+  for (const SlotPhase other : {SlotPhase::kSeating, SlotPhase::kPrefill, SlotPhase::kRecompute}) {
+    CHECK(members_of(slots_in({decodes, other, decodes}), true) == Ids({0, 2}));
+    CHECK(members_of(slots_in({other}), true).empty());
+  }
+  CHECK(members_of(slots_in(std::vector(kLanes + 1, decodes)), true).empty());
+  std::vector<Slot> slots = slots_in({decodes, SlotPhase::kIdle});
+  slots.back().move = SlotMove::kIn;
+  CHECK(members_of(slots, true).empty());
 }
 
 TEST(whoever_does_something_else_makes_it_the_hosts_turn) {

@@ -39,6 +39,20 @@ TEST(another_shape_has_a_choice_of_its_own) {
   CHECK_EQ(choices.of(gated), 0);
 }
 
+TEST(columns_with_the_bits_of_one_have_a_choice_of_their_own) {
+  MatVecChoices choices;
+  MatVec alone = product_of(4);
+  alone.order_columns = 1;
+  choices.choose(product_of(1), 1);
+  choices.choose(product_of(4), 2);
+  CHECK_EQ(choices.of(alone), 0);
+  choices.choose(alone, 3);
+  CHECK_EQ(choices.of(product_of(1)), 1);
+  CHECK_EQ(choices.of(product_of(4)), 2);
+  alone.n_columns = 3;
+  CHECK_EQ(choices.of(alone), 3);
+}
+
 }  // namespace
 
 CHECK_MAIN()
