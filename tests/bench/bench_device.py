@@ -2,10 +2,11 @@
 """Decode on an NVIDIA GPU over HTTP, beside llama-server and llama-bench of the same libraries.
 
 Parts, all in one run: `models` (every model, the default chain), `kernels` (a step by ggml's
-kernels, by ours, by those that are not slower), `chains` (top-k 0, top-k 1000, penalties), `depths`
-(512 to 32k tokens in the context), `load` (spinners on every core but the server's two and the
-client's, then on all) and `soak` (30 000 tokens in one process). Servers hold the model at the same
-time and answer in turn; the order alternates. Timing is the client's. Medians of rounds.
+kernels, by ours, by those that are not slower; with --depth after a prompt of so many tokens),
+`chains` (top-k 0, top-k 1000, penalties), `depths` (512 to 32k tokens in the context), `load`
+(spinners on every core but the server's two and the client's, then on all) and `soak` (30 000
+tokens in one process). Servers hold the model at the same time and answer in turn; the order
+alternates. Timing is the client's. Medians of rounds.
 """
 
 import argparse
@@ -95,6 +96,14 @@ def run_models(arguments: argparse.Namespace, peer: Peer, scratch: Path) -> list
 def run_kernels(arguments: argparse.Namespace, peer: Peer, scratch: Path) -> list[dict[str, Any]]:
     """Every model with --kernels ggml, own and auto, and llama-bench in every round."""
     results = []
+    depth = arguments.depth
+    n_ctx = max(4096, -(-(depth + arguments.n + 64) // 256) * 256)
+    fields: dict[str, Any] = {}
+    bench_flags = ["-fa", "1", "-ngl", "99"]
+    if depth:
+        prompt = [(7 * i + 1) % 1000 for i in range(depth)]
+        fields = {"prompt": prompt, "cache_prompt": True}
+        bench_flags += ["-d", str(depth)]
     for model in arguments.model:
         rounds: dict[str, list[Round]] = {}
         bench = []
@@ -103,19 +112,20 @@ def run_kernels(arguments: argparse.Namespace, peer: Peer, scratch: Path) -> lis
             for kernels in KERNELS:
                 folder = scratch / kernels
                 folder.mkdir(exist_ok=True)
-                server = our_server(model, 4096, folder, "--kernels", kernels)
+                server = our_server(model, n_ctx, folder, "--kernels", kernels)
                 servers[kernels] = stack.enter_context(server)
-                measure(servers[kernels], request_body(64, 1))
+                measure(servers[kernels], request_body(64, 1, **fields))
             loops = {name: decode_loop(server) for name, server in servers.items()}
             for i in range(arguments.repeats):
                 for name in KERNELS if i % 2 == 0 else KERNELS[::-1]:
                     pause()
-                    one = measure(servers[name], request_body(arguments.n, i))
+                    one = measure(servers[name], request_body(arguments.n, i, **fields))
                     rounds.setdefault(name, []).append(one)
-                bench.append(peer.bench_tokens_per_s(model, arguments.n, "-fa", "1", "-ngl", "99"))
+                bench.append(peer.bench_tokens_per_s(model, arguments.n, *bench_flags))
         medians = {name: median_of(measured) for name, measured in rounds.items()}
         result = {
             "model": model.name,
+            "depth": depth,
             "phases": {name: loop["phases"] for name, loop in loops.items()},
             "phase_trials": {name: loop["phase_trials"] for name, loop in loops.items()},
             "medians": medians,
@@ -269,6 +279,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, nargs="+", required=True)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--n", type=int, default=512, help="tokens a request")
+    parser.add_argument("--depth", type=int, default=0, help="tokens of the prompt, in `kernels`")
     parser.add_argument("--out", type=Path, help="folder for results/device-PART.json")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -28,6 +28,9 @@ class Shape:
     n_head: int
     n_head_kv: int
     head_dim: int
+    # Of a mixture of experts (qwen3moe): n_ff is one expert's then.
+    n_expert: int = 0
+    n_expert_used: int = 0
 
 
 SHAPES = {
@@ -38,6 +41,17 @@ SHAPES = {
     "1B": Shape(n_layer=16, n_embd=2048, n_ff=8192, n_head=32, n_head_kv=8, head_dim=64),
     "3B": Shape(n_layer=28, n_embd=3072, n_ff=8192, n_head=24, n_head_kv=8, head_dim=128),
     "8B": Shape(n_layer=32, n_embd=4096, n_ff=14336, n_head=32, n_head_kv=8, head_dim=128),
+    # 30 billion weights, of which a token takes 3: 17 GiB as Q4_K.
+    "30B-A3B": Shape(
+        n_layer=48,
+        n_embd=2048,
+        n_ff=768,
+        n_head=32,
+        n_head_kv=4,
+        head_dim=128,
+        n_expert=128,
+        n_expert_used=8,
+    ),
 }
 
 
@@ -85,7 +99,7 @@ def copy_vocabulary(writer: gguf.GGUFWriter, vocabulary: Path) -> int:
 def write_model(out: Path, shape: Shape, quant: Quant, vocabulary: Path) -> None:
     """Write the model; the same seed every time."""
     rng = np.random.default_rng(1)
-    writer = gguf.GGUFWriter(out, "llama")
+    writer = gguf.GGUFWriter(out, "qwen3moe" if shape.n_expert else "llama")
     n_vocab = copy_vocabulary(writer, vocabulary)
     writer.add_name(f"random {shape.n_layer}x{shape.n_embd}")
     writer.add_context_length(131072)
@@ -100,14 +114,24 @@ def write_model(out: Path, shape: Shape, quant: Quant, vocabulary: Path) -> None
     writer.add_rope_freq_base(500000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(n_vocab)
+    if shape.n_expert:
+        writer.add_expert_count(shape.n_expert)
+        writer.add_expert_used_count(shape.n_expert_used)
+        writer.add_expert_feed_forward_length(shape.n_ff)
 
     better = Quant.Q6_K if quant == Quant.Q4_K else quant
 
     def matrix(name: str, n_rows: int, n_cols: int, kind: Quant = quant) -> None:
         writer.add_tensor(name + ".weight", random_rows(rng, n_rows, n_cols, kind), raw_dtype=kind)
 
-    def norm(name: str) -> None:
-        writer.add_tensor(name + ".weight", np.ones(shape.n_embd, np.float32))
+    def norm(name: str, n: int = shape.n_embd) -> None:
+        writer.add_tensor(name + ".weight", np.ones(n, np.float32))
+
+    def experts(name: str, n_rows: int, n_cols: int, kind: Quant = quant) -> None:
+        rows = random_rows(rng, shape.n_expert * n_rows, n_cols, kind)
+        writer.add_tensor(
+            name + ".weight", rows.reshape(shape.n_expert, n_rows, -1), raw_dtype=kind
+        )
 
     n_q, n_kv = shape.n_head * shape.head_dim, shape.n_head_kv * shape.head_dim
     matrix("token_embd", n_vocab, shape.n_embd)
@@ -125,6 +149,16 @@ def write_model(out: Path, shape: Shape, quant: Quant, vocabulary: Path) -> None
         matrix(block + "attn_v", n_kv, shape.n_embd, mixed)
         matrix(block + "attn_output", shape.n_embd, n_q)
         norm(block + "ffn_norm")
+        if shape.n_expert:
+            norm(block + "attn_q_norm", shape.head_dim)
+            norm(block + "attn_k_norm", shape.head_dim)
+            router = rng.standard_normal((shape.n_expert, shape.n_embd), np.float32)
+            router /= np.sqrt(np.float32(shape.n_embd))
+            writer.add_tensor(block + "ffn_gate_inp.weight", router)
+            experts(block + "ffn_gate_exps", shape.n_ff, shape.n_embd)
+            experts(block + "ffn_up_exps", shape.n_ff, shape.n_embd)
+            experts(block + "ffn_down_exps", shape.n_embd, shape.n_ff, mixed)
+            continue
         matrix(block + "ffn_gate", shape.n_ff, shape.n_embd)
         matrix(block + "ffn_up", shape.n_ff, shape.n_embd)
         matrix(block + "ffn_down", shape.n_embd, shape.n_ff, mixed)
