@@ -114,10 +114,7 @@ class EngineConfig:
     abort_grace_us: int
     stall_us: int
     poll: int
-    @property
-    def decode_cores(self) -> list[int]: ...
-    @decode_cores.setter
-    def decode_cores(self, arg: Sequence[int], /) -> None: ...
+    decode_cores: list[int]
     @property
     def worker_cores(self) -> list[list[int]]: ...
     @worker_cores.setter

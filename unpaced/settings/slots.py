@@ -170,8 +170,8 @@ class SlotSettings(OptionGroup):
         """Raises: ValueError beginning with a field's name."""
         if self.deterministic and self.cache_reuse > 0:
             raise ValueError(
-                "cache_reuse: cannot be with deterministic: cells that moved have other values than "
-                "computed ones"
+                "cache_reuse: cannot be with deterministic: cells that moved have other values "
+                "than computed ones"
             )
 
     @property

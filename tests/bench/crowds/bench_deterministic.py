@@ -4,6 +4,7 @@ what it costs.
 
 Every request is sent alone, one after the other, and then again while others run, from two to
 `--slots` at a time and a new number with each request. Tokens and log-probabilities must be equal.
+(Without the flag: how many are.)
 Then both that server and one with as many slots without the flag get crowds of streams, in turn.
 """
 
@@ -66,34 +67,45 @@ def answer(port: int, request: dict[str, Any]) -> Answer:
     return [(entry["id"], entry["logprob"]) for entry in entries]
 
 
+class Gate:
+    """Lets a request begin when fewer than a number run."""
+
+    def __init__(self) -> None:
+        self._n_running = 0
+        self._changed = threading.Condition()
+
+    def enter(self, n_most: int) -> None:
+        """Waits until fewer than n_most run."""
+        with self._changed:
+            while self._n_running >= n_most:
+                self._changed.wait()
+            self._n_running += 1
+
+    def leave(self) -> None:
+        """One that entered is over."""
+        with self._changed:
+            self._n_running -= 1
+            self._changed.notify()
+
+
 def in_crowds(port: int, all_of_them: Sequence[dict[str, Any]], n_most: int) -> list[Answer]:
     """Begun in another order, each when fewer than a number from 2 to n_most run."""
     random = Random(2)
     order = random.sample(range(len(all_of_them)), len(all_of_them))
-    answers: dict[int, Answer] = {}
-    running_now = 0
-    changed = threading.Condition()
+    gate = Gate()
 
-    def one(i: int) -> None:
-        nonlocal running_now
+    def one(i: int) -> Answer:
         try:
-            answers[i] = answer(port, all_of_them[i])
+            return answer(port, all_of_them[i])
         finally:
-            with changed:
-                running_now -= 1
-                changed.notify()
+            gate.leave()
 
     with ThreadPoolExecutor(n_most) as pool:
-        futures = []
+        futures = {}
         for i in order:
-            n_wanted = random.randint(2, n_most)
-            with changed:
-                changed.wait_for(lambda n=n_wanted: running_now < n)  # type: ignore[misc]
-                running_now += 1
-            futures.append(pool.submit(one, i))
-        for future in futures:
-            future.result()
-    return [answers[i] for i in range(len(all_of_them))]
+            gate.enter(random.randint(2, n_most))
+            futures[i] = pool.submit(one, i)
+        return [futures[i].result() for i in range(len(all_of_them))]
 
 
 @contextlib.contextmanager
@@ -145,10 +157,11 @@ def run(arguments: argparse.Namespace, model: Path) -> dict[str, Any]:
     with servers_of(arguments, model) as servers:
         all_of_them = requests(arguments.requests, arguments.words, arguments.tokens)
         for name, server in servers.items():
+            its = all_of_them if name == WITH else all_of_them[: arguments.without]
             begin = time.perf_counter()
-            alone = [answer(server.port, request) for request in all_of_them]
+            alone = [answer(server.port, request) for request in its]
             middle = time.perf_counter()
-            together = in_crowds(server.port, all_of_them, arguments.slots)
+            together = in_crowds(server.port, its, arguments.slots)
             n_equal = sum(a == b for a, b in zip(alone, together, strict=True))
             row[name] = {
                 "n_requests": len(alone),
@@ -171,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, nargs="+", default=[DEMO])
     parser.add_argument("--requests", type=int, default=500)
+    parser.add_argument("--without", type=int, default=100, help="of them, without the flag")
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--cells", type=int, default=2048, help="of a slot")
     parser.add_argument("--words", type=int, default=900, help="of a prompt, at most")
