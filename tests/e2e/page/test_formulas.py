@@ -34,6 +34,11 @@ _ODD = {
     "dollars": "$" * 20000,
     "many": "$x$ " * 2000,
 }
+_AT_END = """
+const box = document.getElementById('chat-scroll');
+return box.scrollHeight > 2 * box.clientHeight
+  && box.scrollHeight - box.clientHeight - box.scrollTop < 3;
+"""
 _INSIDE = """
 const box = document.getElementById('output').getBoundingClientRect();
 const at = document.elementFromPoint(box.left - 20, box.top + 30);
@@ -99,6 +104,15 @@ def test_the_page_goes_on_after_odd_formulas(user: PageUser, name: str) -> None:
     answer(user, _ODD[name])
     user.end(user.ask("b", 2), "still here")
     user.see("still here")
+
+
+def test_the_end_stays_in_sight_when_formulas_are_drawn(user: PageUser) -> None:
+    browser = answer(user, "\n\n".join([r"$$\frac{\frac{a}{b}}{\frac{c}{d}}$$"] * 40))
+    for _ in range(2):
+        browser.until("return document.querySelectorAll('#output math').length === 40")
+        browser.until(_AT_END)
+        browser.reload()
+        user.until_ready()
 
 
 def test_a_wide_formula_is_scrolled_on_a_phone(user: PageUser) -> None:

@@ -34,7 +34,10 @@ async function show(element, tex, displayMode) {
 
 // All at once: each look between two changes would lay out the page anew.
 function markWide() {
-  const wide = drawnNow.filter((one) => one.scrollWidth > one.clientWidth);
+  const shown = drawnNow;
+  const wide = shown.filter((one) => one.scrollWidth > one.clientWidth);
   drawnNow = [];
   for (const one of wide) one.classList.add("wide");
+  // Once for each box that they are in: text moved.
+  for (const box of new Set(shown.map((one) => one.closest(".turn-body")))) box?.dispatchEvent(new Event("moved", { bubbles: true }));
 }
