@@ -25,6 +25,7 @@ class Package:
     version: str
     sha512: str  # of the package, base64, as npm's lock files have it
     files: dict[str, str]
+    exported: str = ""  # the name in its script that is to be exported: it is no module there
 
 
 def _license_of(name: str, version: str, sha512: str) -> dict[str, Package]:
@@ -61,6 +62,12 @@ PACKAGES: Final = {
         "KvOKXODaiFmId9xaq3xc5xCL66wVLUuOngDbO9B/kewbFTqdGbn2nJxNhN3H5R1cgDTVj6R8vH0zgiNDEGjpDw==",
         {"es/highlight.min.js": "highlight/highlight.mjs", "LICENSE": "highlight/LICENSE"},
     ),
+    "temml": Package(
+        "0.13.5",
+        "aPkDDgunanpLNL0ql32HbolqLep+w8DRcVXRql7rWrMt/PhczdLgL4UBYYVU3BYjCNjkGq4EqwIicu/zWr1iOg==",
+        {"dist/temml.min.js": "temml/temml.mjs", "LICENSE": "temml/LICENSE"},
+        exported="temml",
+    ),
 }
 
 
@@ -74,7 +81,7 @@ def main() -> int:
             if digest != package.sha512:
                 print(f"{name} {package.version} is not the pinned package: SHA-512 {digest}")
                 return 1
-            _extract(archive, package.files, made)
+            _extract(archive, package, made)
         sums = sorted((path.relative_to(made), path) for path in made.rglob("*") if path.is_file())
         lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {n}\n" for n, path in sums]
         (made / "SHA256SUMS").write_text("".join(lines))
@@ -89,13 +96,15 @@ def _fetch(name: str, version: str, folder: Path) -> Path:
     return folder / told.stdout.split()[-1]
 
 
-def _extract(archive: Path, files: dict[str, str], folder: Path) -> None:
-    with tarfile.open(archive) as package:
-        for inside, path in files.items():
-            content = package.extractfile(f"package/{inside}")
+def _extract(archive: Path, package: Package, folder: Path) -> None:
+    with tarfile.open(archive) as opened:
+        for inside, path in package.files.items():
+            content = opened.extractfile(f"package/{inside}")
             assert content is not None
+            end = f"\nexport default {package.exported};\n" if package.exported else ""
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(content.read())
+            is_script = path.endswith(".mjs")
+            (folder / path).write_bytes(content.read() + (end.encode() if is_script else b""))
 
 
 if __name__ == "__main__":

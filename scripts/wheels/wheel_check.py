@@ -32,6 +32,7 @@ NEEDED = (
     "unpaced/page/vendor/highlight/LICENSE",
     "unpaced/page/vendor/markdown-it/LICENSE",
     "unpaced/page/vendor/markdown-it/markdown-it.mjs",
+    "unpaced/page/vendor/temml/LICENSE",
     "unpaced-*.dist-info/licenses/LICENSE",
 )
 ALLOWED = r"(unpaced|engine_ext|unpaced-[^/]+\.dist-info)/"

@@ -51,6 +51,7 @@ class ModelMetrics:
         self.queue_time = Histogram(_SECONDS)
         self.prefill_time = Histogram(_SECONDS)
         self.decode_time = Histogram(_SECONDS)
+        self.run_time = Histogram(_SECONDS)
         self.prompt_length = Histogram(_TOKENS)
         self.output_length = Histogram(_TOKENS)
         self.finished = Counter(dict.fromkeys(FINISHES, 0))
@@ -87,6 +88,7 @@ class ModelMetrics:
             self.time_to_first_token.observe((timings.first_token_us - choice.arrived_us) * 1e-6)
             self.prefill_time.observe(timings.prompt_ms * 1e-3)
             self.decode_time.observe(timings.predicted_ms * 1e-3)
+            self.run_time.observe((timings.last_token_us - timings.start_us) * 1e-6)
         self.request_duration.observe(time.monotonic() - choice.arrived_us * 1e-6)
 
     def _count_end(self, choice: "Choice") -> None:

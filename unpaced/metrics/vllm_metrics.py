@@ -40,6 +40,7 @@ _HISTOGRAMS: Final = (
     ("time_per_output_token_seconds", "inter_token", "Time per output token in seconds."),
     ("e2e_request_latency_seconds", "request_duration", "E2E request latency in seconds."),
     ("request_queue_time_seconds", "queue_time", "Time spent in WAITING phase."),
+    ("request_inference_time_seconds", "run_time", "Time spent in RUNNING phase."),
     ("request_prefill_time_seconds", "prefill_time", "Time spent in PREFILL phase."),
     ("request_decode_time_seconds", "decode_time", "Time spent in DECODE phase."),
     ("request_prompt_tokens", "prompt_length", "Number of prefill tokens processed."),
@@ -76,6 +77,10 @@ def render_vllm(metrics: Metrics, admission: Admission, kv: KvUse) -> bytes:
         for reason, n in _ends(model):
             reasoned = f'{labels},finished_reason="{reason}"'
             lines.append(f"vllm:request_success_total{{{reasoned}}} {n}\n")
+    text = "Count of requests whose logits were not finite."
+    _begin(lines, "corrupted_requests_total", "counter", text)
+    for labels, model in models.items():
+        lines.append(f"vllm:corrupted_requests_total{{{labels}}} {model.failed['non_finite']}\n")
     for name, attribute, text in _HISTOGRAMS:
         _begin(lines, name, "histogram", text)
         for labels, model in models.items():

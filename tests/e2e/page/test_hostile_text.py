@@ -75,6 +75,14 @@ def test_html_is_shown_as_it_is_written(user: PageUser, where: str) -> None:
     assert browser.run("return window.hacked") is None
 
 
+def test_the_end_of_a_line_is_the_only_html(user: PageUser) -> None:
+    answer(user, "| a |\n|---|\n| x<br>y<BR />z<br onclick=f> |\n\n`<br>`")
+    user.see("z<br onclick=f>", "#output td")
+    lines = user.browser.run("return document.querySelector('#output td').innerText")
+    assert lines == "x\ny\nz<br onclick=f>"
+    assert user.browser.text("#output code") == "<br>"
+
+
 def test_only_addresses_of_the_web_can_be_followed(user: PageUser) -> None:
     text = "\n\n".join((*_LINKS, "https://example.org/a", "[ok](https://example.org/b)"))
     answer(user, text)

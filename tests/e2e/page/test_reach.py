@@ -3,21 +3,38 @@
 import pytest
 
 from tests.support.page.browser import ENTER, ESCAPE, TAB
-from tests.support.page.page_user import PageUser
+from tests.support.page.page_user import PageUser, prompt_of
 
 _FOCUS = "const e = document.activeElement; return e.id || e.getAttribute('aria-label') || ''"
+_READ = "return document.querySelector(arguments[0]).innerText"
 _WIDE = "const e = document.documentElement; return e.scrollWidth - e.clientWidth"
 _SEEN = (
     "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
     "return b.left >= 0 && b.right <= innerWidth && b.top >= 0 && b.bottom <= innerHeight"
 )
+# Words of a table that stand in more than one line.
+_BROKEN = """
+const cells = [...document.querySelectorAll('#output :is(th, td)')];
+const words = cells.filter(e => /^\\S+$/.test(e.textContent));
+const lines = (e) => { const range = document.createRange(); range.selectNodeContents(e);
+  return range.getClientRects().length; };
+return words.filter(e => lines(e) !== 1).map(e => e.textContent);
+"""
+_TABLE = """
+| Country | Capital | Population | What the weather is like there |
+|---|---|---|---|
+| Norway | Oslo | 5,550,000 | cold and wet, dark for months in winter |
+| Chile | Santiago | 19,600,000 | long |
+"""
 _TEXT = "# T\n\n```\n" + "x" * 300 + "\n```\n\n|" + "wide cell|" * 12 + "\n|" + "-|" * 12 + "\n"
 
 
 def test_nothing_is_wider_than_a_phone(user: PageUser) -> None:
     browser = user.browser
     browser.show(360, 640)
-    user.end(user.ask("word " * 40, 1), _TEXT)
+    browser.type("#prompt", "word " * 40)
+    browser.click("#send")
+    user.end(user.begun(1), _TEXT)
     assert browser.run(_WIDE) == 0
     for css in ("#prompt", "#send", "#settings", "#live-tab", "#menu"):
         assert browser.run(_SEEN, css), css
@@ -32,6 +49,55 @@ def test_nothing_is_wider_than_a_phone(user: PageUser) -> None:
         assert browser.run(_WIDE) == 0
     browser.click("#settings")
     assert browser.run(_WIDE) == 0
+
+
+def test_a_touch_screens_enter_begins_a_line(user: PageUser) -> None:
+    browser = user.browser
+    assert "Shift+Enter" in browser.run(_READ, "#welcome")
+    browser.show(360, 640)
+    assert "Enter" not in browser.run(_READ, "#welcome")
+    browser.type("#prompt", "one" + ENTER + "two")
+    assert user.count(".turn") == 0
+    browser.click("#send")
+    sequence = user.begun(1)
+    assert "one\ntwo" in prompt_of(sequence)
+    user.write(sequence, "HALF")
+    user.see("HALF")
+    browser.run("document.activeElement.blur()")
+    browser.click("#stop")
+    user.until_idle()
+    assert browser.run(_FOCUS) != "prompt"  # its keyboard would cover the answer
+
+
+def test_a_table_on_a_phone_keeps_its_words_whole(user: PageUser) -> None:
+    browser = user.browser
+    user.end(user.ask("a", 1), _TABLE)
+    browser.show(360, 640)
+    assert user.count("#output td") == 8
+    assert browser.run(_BROKEN) == []
+    assert browser.run(_WIDE) == 0
+
+
+def test_the_live_view_has_two_figures_in_a_row_on_a_phone(user: PageUser) -> None:
+    browser = user.browser
+    browser.show(390, 780)
+    browser.click("#live-tab")
+    shown = "[...document.querySelectorAll('.tile:not([hidden])')]"
+    browser.until(f"return {shown}.length > 3")
+    tops = f"return {shown}.map(e => e.getBoundingClientRect().top)"
+    first, second, third, *_ = browser.run(tops)
+    assert first == second < third
+    assert browser.run(_WIDE) == 0
+
+
+def test_settings_begin_at_their_beginning(user: PageUser) -> None:
+    browser = user.browser
+    browser.show(390, 600)
+    for _ in range(2):
+        browser.click("#settings")
+        assert browser.run("return document.getElementById('settings-dialog').scrollTop") == 0
+        browser.run("document.getElementById('settings-dialog').scrollTop = 300")
+        browser.click("#settings-close")
 
 
 def test_everything_is_reached_by_keyboard(user: PageUser) -> None:

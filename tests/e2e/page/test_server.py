@@ -60,6 +60,7 @@ def test_the_live_view_shows_what_the_server_does(browser: Browser) -> None:
         browser.until("return !document.querySelector('#slots [data-busy=true]')")
         assert browser.run("return document.querySelectorAll('#slots li').length") == 2
         assert "CPU" in browser.text("#memory") and "on the host" in browser.text("#facts")
+        assert "demo.gguf" in browser.text("#facts")  # a phone has no room for it elsewhere
         assert browser.run("return document.getElementById('cards-box').hidden") is True
         browser.click("#chat-tab")
         n_scrapes = 'unpaced_http_requests_total{route="/metrics",status="200"}'

@@ -65,9 +65,13 @@ class Browser:
         self._post("/refresh")
 
     def show(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
-        """What the page sees of the screen: its size in CSS pixels, the colours wanted."""
+        """What the page sees of the screen: its size in CSS pixels, the colours wanted.
+
+        A narrow one is a phone's, which is touched.
+        """
         size = {"width": width, "height": height, "deviceScaleFactor": scale}
         self._tell("Emulation.setDeviceMetricsOverride", **size, mobile=width < 600)
+        self._tell("Emulation.setTouchEmulationEnabled", enabled=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._tell("Emulation.setEmulatedMedia", features=[scheme])
 

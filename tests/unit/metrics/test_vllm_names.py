@@ -5,6 +5,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from engine_ext import FinishReason
 from tests.support.scripted.asgi_client import get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
@@ -12,8 +13,8 @@ from unpaced.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
-# What vLLM's dashboard asks for (vllm 004f771f, examples/online_serving/prometheus_grafana), and
-# what the Kubernetes inference gateway's endpoint picker reads.
+# What vLLM's dashboard asks for (vllm 004f771f, examples/online_serving/prometheus_grafana), what
+# the Kubernetes inference gateway's endpoint picker reads, and what others' alerts mostly do.
 _ASKED = {
     "e2e_request_latency_seconds": "histogram",
     "time_per_output_token_seconds": "histogram",
@@ -25,9 +26,11 @@ _ASKED = {
     "request_queue_time_seconds": "histogram",
     "request_prefill_time_seconds": "histogram",
     "request_decode_time_seconds": "histogram",
+    "request_inference_time_seconds": "histogram",
     "prompt_tokens_total": "counter",
     "generation_tokens_total": "counter",
     "request_success_total": "counter",
+    "corrupted_requests_total": "counter",
     "prefix_cache_queries_total": "counter",
     "prefix_cache_hits_total": "counter",
     "num_requests_running": "gauge",
@@ -60,6 +63,8 @@ async def test_every_name_is_there_with_its_type() -> None:
         f"vllm:generation_tokens_total{{{labels}}} 3",
         f"vllm:inter_token_latency_seconds_count{{{labels}}} 2",
         f"vllm:request_generation_tokens_sum{{{labels}}} 3.0",
+        f"vllm:request_inference_time_seconds_count{{{labels}}} 1",
+        f"vllm:corrupted_requests_total{{{labels}}} 0",
         f'vllm:request_success_total{{{labels},finished_reason="length"}} 1',
         'vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="8"} 1',
     ):
@@ -85,6 +90,19 @@ async def test_kv_use_is_that_of_requests_that_run() -> None:
     await request.done()
     text = (await get(app, "/metrics").done()).body.decode()
     assert "unpaced_kv_used_ratio 0.0" in text
+
+
+async def test_logits_that_are_not_finite_are_a_corrupted_request() -> None:
+    engine = FakeEngine()
+    app = make_app(engine, metrics_compat="vllm")
+    request = post(app, "/v1/completions", {"prompt": "xy"})
+    sequence = await engine.submitted()
+    sequence.start()
+    sequence.finish(FinishReason.NON_FINITE)
+    assert (await request.done()).status == 500
+    text = (await get(app, "/metrics").done()).body.decode()
+    assert f'vllm:corrupted_requests_total{{engine="0",{_MODEL}}} 1' in text
+    assert f'vllm:request_success_total{{engine="0",{_MODEL},finished_reason="error"}} 1' in text
 
 
 async def test_who_asks_for_nothing_gets_llama_servers_names() -> None:

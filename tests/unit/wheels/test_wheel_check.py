@@ -32,6 +32,7 @@ def files() -> dict[str, bytes]:
         "unpaced/page/vendor/highlight/LICENSE",
         "unpaced/page/vendor/markdown-it/LICENSE",
         "unpaced/page/vendor/markdown-it/markdown-it.mjs",
+        "unpaced/page/vendor/temml/LICENSE",
         "unpaced-1.dist-info/licenses/LICENSE",
     )
     return {

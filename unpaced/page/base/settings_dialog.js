@@ -24,7 +24,9 @@ export function openSettings(chat, defaults, onKey) {
     section("Sampling", samplingFields(defaults), moreField(), make("div", { className: "row" }, reset)),
     section("Server", make("label", {}, "API key, kept until this tab is closed", keyField(onKey))),
     section("This browser", make("label", {}, "Theme", themeField()), make("div", { className: "row" }, forget)));
-  if (!dialog.open) dialog.showModal();
+  if (dialog.open) return;
+  dialog.showModal();
+  dialog.scrollTop = 0; // it was left further down
 }
 
 function section(title, ...parts) {

@@ -1,6 +1,9 @@
 // The box in which one writes: Enter sends, Shift+Enter begins a line; it grows with what is in it.
 import { byId } from "../base/dom.js";
 
+// The keyboard of a touch screen has no Shift+Enter: its Enter begins a line, the button sends; and it covers the page.
+const TOUCH = matchMedia("(hover: none) and (pointer: coarse)");
+
 export class Composer {
   // `acts`: send(text), stop, editLast.
   constructor(acts) {
@@ -10,7 +13,7 @@ export class Composer {
     this._field.addEventListener("input", () => this._changed());
     this._field.addEventListener("keydown", (event) => this._keydown(event));
     byId("composer").addEventListener("submit", (event) => { event.preventDefault(); this._send(); });
-    byId("stop").addEventListener("click", () => { acts.stop(); this.focus(); });
+    byId("stop").addEventListener("click", () => { acts.stop(); if (!TOUCH.matches) this.focus(); });
     this._changed();
   }
 
@@ -55,7 +58,7 @@ export class Composer {
       this._acts.editLast();
     }
     // Enter also ends the composition of a character (Chinese, Japanese); that sends nothing.
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || (TOUCH.matches && !event.ctrlKey)) return;
     event.preventDefault();
     this._send();
   }

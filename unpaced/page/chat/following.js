@@ -8,16 +8,21 @@ export class Following {
     this._box = box;
     this._button = button;
     this._follows = true;
+    this._top = 0;
     box.addEventListener("scroll", () => this._look(), { passive: true });
     // A wheel turned upwards is noticed before the box has moved: text that comes at the same time must not win.
     box.addEventListener("wheel", (event) => { if (event.deltaY < 0) this._follows = false; }, { passive: true });
+    box.addEventListener("moved", () => this.added()); // formulas are drawn after the text is there
     new ResizeObserver(() => this.added()).observe(box); // a phone's keyboard takes half of it
     button.addEventListener("click", () => this.toEnd());
   }
 
   _look() {
     const left = this._box.scrollHeight - this._box.clientHeight - this._box.scrollTop;
-    this._follows = left < NEAR_END;
+    // Where text has grown meanwhile the end is far, too; but nobody has scrolled up.
+    if (left < NEAR_END) this._follows = true;
+    else if (this._box.scrollTop < this._top) this._follows = false;
+    this._top = this._box.scrollTop;
     this._button.hidden = this._follows;
   }
 

@@ -11,10 +11,11 @@ export function showFacts(props) {
   byId("memory-box").hidden = memory.length === 0;
 }
 
-function factsOf({ unpaced, total_slots, default_generation_settings: { n_ctx }, model_ftype }) {
+function factsOf({ unpaced, total_slots, default_generation_settings: { n_ctx }, model_alias, model_ftype }) {
   const loop = unpaced.decode_loop ?? {};
   const cores = Object.entries(unpaced.cores ?? {}).filter(([, list]) => list.length);
   return [
+    ["Model", model_alias],
     ["Token loop", loop.loop === "device" ? "on the GPU" : "on the host"],
     ["Why there", loop.reason || loop.choice],
     ["Card", loop.device],

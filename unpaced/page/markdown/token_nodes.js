@@ -1,6 +1,7 @@
 // markdown-it's tokens to nodes of the document, without a string of HTML in between.
 import { make } from "../base/dom.js";
 import { codeBlock } from "./code_block.js";
+import { formula } from "./formula.js";
 import { image, link } from "./links.js";
 import { codeText } from "./plain_text.js";
 
@@ -17,6 +18,7 @@ const LEAVES = {
   code_inline: (token) => make("code", { dir: "ltr" }, codeText(token.content)),
   code_block: (token, isWhole) => codeBlock(token.content, "", isWhole),
   fence: (token, isWhole) => codeBlock(token.content, token.info, isWhole),
+  formula: (token) => formula(token.content, token.meta),
   image: (token) => image(token.attrGet("src") ?? "", token.content),
 };
 
