@@ -28,6 +28,14 @@ class HostStepper final : public Stepper {
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return model_->n_ctx_slot(); }
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
+  [[nodiscard]] double prompt_us(std::int32_t n, std::int32_t n_rest,
+                                 std::int32_t n_decoding) const noexcept override {
+    return prefill_.prompt_us(n, n_rest, n_decoding);
+  }
+  [[nodiscard]] double step_us(std::int32_t n_decoding,
+                               std::int32_t n_waiting) const noexcept override {
+    return prefill_.step_us(n_decoding, n_waiting);
+  }
   bool use_idle_time() override {
     model_->rest_workers();
     return false;
