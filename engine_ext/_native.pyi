@@ -1,7 +1,7 @@
 """Native engine of unpaced: decode thread, rings, sampling. Use engine_ext's face."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 def install_log_sink(min_level: int) -> None: ...
 def install_abort_handler() -> None: ...
@@ -292,12 +292,11 @@ class TokenEvent:
     def n_cached(self) -> int: ...
     @property
     def n_processed(self) -> int: ...
-    @property
-    def n_idle_saved(self) -> int: ...
-    @property
-    def updated_cache(self) -> bool: ...
-    @property
-    def copy_us(self) -> int: ...
+    n_idle_saved: Final[int]
+    updated_cache: Final[bool]
+    copy_us: Final[int]
+    n_kept_copied: Final[int]
+    n_kept_computed: Final[int]
     @property
     def n_shifts(self) -> int: ...
     @property

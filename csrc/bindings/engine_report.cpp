@@ -69,6 +69,7 @@ nb::dict step_counters(const Counters& c) {
   values["prefill_budget"] = c.prefill_budget.get();
   values["decode_us"] = c.step_decode_us.get();
   values["prompt_token_ns"] = c.step_prompt_token_ns.get();
+  values["prompt_alone_ns"] = c.prompt_alone_ns.get();
   values["n_observed"] = c.n_steps_observed.get();
   values["n_lane_steps"] = c.n_lane_steps.get();
   values["n_lane_tokens"] = c.n_lane_tokens.get();
@@ -113,6 +114,10 @@ nb::dict counters(PyEngine& self) {
   values["n_cache_early_bytes"] = c.n_cache_early_bytes.get();
   values["n_cache_states"] = c.n_cache_states.get();
   values["n_cache_lost"] = c.n_cache_lost.get();
+  values["n_cache_copied"] = c.n_cache_copied.get();
+  values["n_cache_computed"] = c.n_cache_computed.get();
+  values["n_cache_tried"] = c.n_cache_tried.get();
+  values["cache_cell_ns"] = c.cache_cell_ns.get();
   values["n_cell_waits"] = c.n_cell_waits.get();
   values["n_cells_yielded"] = c.n_cells_yielded.get();
   values["cache_turn_us_max"] = c.cache_turn_us_max.get();

@@ -37,6 +37,8 @@ void bind_token_event(nb::module_& m) {
       .def_prop_ro("n_processed", [](const E& e) { return e.record.prompt.n_processed; })
       .def_prop_ro("n_idle_saved", [](const E& e) { return e.record.prompt.n_idle_saved; })
       .def_prop_ro("updated_cache", [](const E& e) { return e.record.prompt.updated_cache != 0; })
+      .def_prop_ro("n_kept_copied", [](const E& e) { return e.record.prompt.n_kept_copied; })
+      .def_prop_ro("n_kept_computed", [](const E& e) { return e.record.prompt.n_kept_computed; })
       .def_prop_ro("copy_us", [](const E& e) { return e.record.prompt.copy_us; })
       .def_prop_ro("n_shifts",
                    [](const E& e) {

@@ -68,7 +68,8 @@ struct alignas(128) Counters {
   Counter step_decode_us;
   Counter step_prompt_token_ns;
   Counter n_steps_observed;
-  Counter gap_us_max;  // the longest time between two tokens of a request
+  Counter prompt_alone_ns;  // what a prompt token takes in the largest step of a prompt alone
+  Counter gap_us_max;       // the longest time between two tokens of a request
   // By HostReason: decoded on the host, at least in part, although the loop is the GPU's.
   std::array<Counter, kHostReasons> n_requests_host;
   // Steps that several sequences made together in the GPU's loop, and their tokens.
@@ -86,6 +87,12 @@ struct alignas(128) Counters {
   Counter n_cache_states;       // their number
   Counter n_cache_early_bytes;  // of copies of what idle slots hold, beside them
   Counter n_cache_lost;         // states whose cells were needed before they had been copied
+  // Requests that could have a state of host memory: those to which it was copied, those that were
+  // computed since that was quicker, and of these those to which a part was copied, to see.
+  Counter n_cache_copied;
+  Counter n_cache_computed;
+  Counter n_cache_tried;
+  Counter cache_cell_ns;  // what a cell takes in the largest part that is copied to a slot
   // Where slots share the cells and there are too few.
   Counter n_cell_waits;     // times a request began to wait for cells
   Counter n_cells_yielded;  // cells that requests gave to others, to be computed anew

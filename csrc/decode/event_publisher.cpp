@@ -58,7 +58,9 @@ void EventPublisher::started(Slot& slot, std::int32_t n_cached, const Takeover& 
                   .n_processed = n_cached,
                   .n_idle_saved = takeover.n_idle,
                   .updated_cache = takeover.updated ? 1 : 0,
-                  .copy_us = saturated(slot.waits.copy_us)};
+                  .copy_us = saturated(slot.waits.copy_us),
+                  .n_kept_copied = takeover.n_copied,
+                  .n_kept_computed = takeover.n_computed};
   push(event);
 }
 
@@ -69,7 +71,9 @@ void EventPublisher::prefilled(Slot& slot, std::int32_t n_cached) noexcept {
                   .n_processed = slot.n_cells(),
                   .n_idle_saved = 0,
                   .updated_cache = 0,
-                  .copy_us = 0};
+                  .copy_us = 0,
+                  .n_kept_copied = 0,
+                  .n_kept_computed = 0};
   push(event);
 }
 

@@ -37,7 +37,7 @@ void SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const SlotCho
     find_source(*store, slots, seating, spec, n_reused(*choice.slot, spec));
   }
   if (cache_.enabled()) {
-    if (choice.takes_over) take_over(stepper, seating, spec);
+    if (choice.takes_over) take_over(stepper, slots, seating, spec);
     if (options_.cache_idle_slots) seating.takeover.n_idle = keep_idle(stepper, slots, seating);
     if (store == nullptr && seating.state) restore_whole(stepper, seating);
     count();
@@ -48,7 +48,8 @@ void SlotKeeper::make_way(Stepper& stepper, std::span<Slot> slots, const SlotCho
   spend(store, begin_us);
 }
 
-void SlotKeeper::take_over(Stepper& stepper, Seating& seating, const RequestSpec& spec) {
+void SlotKeeper::take_over(Stepper& stepper, std::span<const Slot> slots, Seating& seating,
+                           const RequestSpec& spec) {
   Slot& slot = *seating.slot;
   CellStore* store = stepper.cell_store();
   seating.takeover.updated = true;
@@ -62,7 +63,8 @@ void SlotKeeper::take_over(Stepper& stepper, Seating& seating, const RequestSpec
   const bool is_in_cells = source.n > 0 && source.n >= n_kept;
   // What is parked is taken as a whole where enough of it is of use.
   const bool may_take = !is_in_cells || source.slot == nullptr;
-  if (may_take && look_for_better(stepper, seating, spec, held, is_in_cells)) return;
+  const PrefixSource in_cells = is_in_cells ? source : PrefixSource{};
+  if (may_take && look_for_better(stepper, slots, seating, spec, held, in_cells)) return;
   seating.source = source;
   if (source.n > 0) return;
   if (!is_kept || store == nullptr || !slot.is_of_use_to(spec)) return;
@@ -142,46 +144,6 @@ std::int32_t SlotKeeper::keep_idle(Stepper& stepper, std::span<Slot> slots,
     if (options_.clear_idle_slots && !slot.cells.empty()) stepper.forget(slot);
   }
   return n_kept;
-}
-
-bool SlotKeeper::look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec,
-                                 std::span<const TokenId> held, bool only_in_cells) {
-  Slot& slot = *seating.slot;
-  const bool is_of_use = slot.is_of_use_to(spec);
-  seating.state = cache_.take(is_of_use ? held : std::span<const TokenId>(), spec.prompt,
-                              {.lora_scales = spec.lora_scales, .cache_domain = spec.cache_domain},
-                              only_in_cells);
-  CellStore* store = stepper.cell_store();
-  if (!seating.state) return false;
-  if (store == nullptr) return true;
-  KeptState& state = *seating.state;
-  stepper.forget(slot);
-  slot.is_throwaway = false;
-  slot.lora_scales = state.lora_scales;
-  slot.cache_domain = state.cache_domain;
-  slot.has_moved_cells = state.has_moved_cells;
-  // What follows is reused only where chunks may move.
-  seating.n_wanted = static_cast<std::int32_t>(
-      spec.n_cache_reuse > 0 ? state.tokens.size()
-                             : common_prefix_length(state.tokens, spec.prompt));
-  if (state.ticket == CellStore::kNoTicket) return true;
-  store->give_back(std::exchange(state.ticket, CellStore::kNoTicket), slot, state.tokens);
-  dispose(store, state);
-  seating.state.reset();
-  return true;
-}
-
-void SlotKeeper::restore_whole(Stepper& stepper, Seating& seating) {
-  KeptState& kept = *seating.state;
-  SlotState state;
-  state.tokens = std::move(kept.tokens);
-  state.lora_scales = std::move(kept.lora_scales);
-  state.cache_domain = kept.cache_domain;
-  state.n_exact = kept.n_exact;
-  state.n_bytes = kept.n_bytes;
-  state.data = std::move(kept.parts.front().data);
-  seating.state.reset();
-  if (!stepper.restore_state(*seating.slot, state)) stepper.forget(*seating.slot);
 }
 
 std::optional<SlotKeeper::Ready> SlotKeeper::next_ready() noexcept {

@@ -19,6 +19,7 @@
 #include "kept/part_pool.h"
 #include "kept/part_size.h"
 #include "kept/prompt_cache.h"
+#include "kept/restore_choice.h"
 #include "slots/slot.h"
 #include "slots/slot_action.h"
 #include "slots/slot_choice.h"
@@ -33,6 +34,8 @@ struct SlotKeeperOptions {
   // Streams feel a turn as a longer gap between two tokens. One that somebody waits for, a request
   // or who asked for a slot action, may be twice as long. 0: a turn is a part.
   std::int64_t turn_us = 1500;
+  // What is kept comes back by copy even where computing it is quicker.
+  bool always_copies = false;
 };
 
 class SlotKeeper {
@@ -82,14 +85,18 @@ class SlotKeeper {
     std::int32_t lender = CellStore::kNoTicket;  // has parked what the slot is to share
     std::optional<KeptState> state;              // what comes back
     std::size_t n_restored = 0;                  // parts of it
+    std::int32_t n_restored_cells = 0;           // that they have
     std::int32_t n_wanted = 0;                   // tokens of it
+    std::int32_t n_held = 0;                     // that the request would not compute without it
+    bool is_tried = false;                       // a part of it is copied to see what that takes
     std::int32_t n_freed = 0;                    // cells that it waited for without need of them
     bool is_ready = false;
   };
 
   // What another request left in the slot is kept, and what of it the new one reuses is there
   // again.
-  void take_over(Stepper& stepper, Seating& seating, const RequestSpec& spec);
+  void take_over(Stepper& stepper, std::span<const Slot> slots, Seating& seating,
+                 const RequestSpec& spec);
   // False: it was not worth it, or there is no memory for it; the slot is as before. Where there is
   // a CellStore, what is kept is in no slot any more.
   bool keep(Stepper& stepper, Slot& slot);
@@ -97,10 +104,26 @@ class SlotKeeper {
   void make_room(std::size_t n_early, std::size_t n_kept) noexcept;
   // Of all idle slots but `taken` and the one that it shares with; returns their number.
   std::int32_t keep_idle(Stepper& stepper, std::span<Slot> slots, const Seating& seating);
-  // The kept state that serves the request better than `held`, which its slot held, takes the place
-  // of that; of those that are parked alone, if `only_in_cells`. False: there is none.
-  bool look_for_better(Stepper& stepper, Seating& seating, const RequestSpec& spec,
-                       std::span<const TokenId> held, bool only_in_cells);
+  // slot_keeper_restores.cpp. The kept state that serves the request better than `held`, which its
+  // slot held, takes the place of that; where it has a source, of those that are parked alone.
+  // False: there is none, or computing is quicker.
+  bool look_for_better(Stepper& stepper, std::span<const Slot> slots, Seating& seating,
+                       const RequestSpec& spec, std::span<const TokenId> held,
+                       const PrefixSource& source);
+  // The first n_held tokens of the prompt are there without the state.
+  [[nodiscard]] bool chooses_copy(Stepper& stepper, std::span<const Slot> slots, Seating& seating,
+                                  const KeptState& state, std::int32_t n_held) noexcept;
+  [[nodiscard]] RestoreOffer offer_of(Stepper& stepper, std::span<const Slot> slots,
+                                      const Seating& seating,
+                                      const KeptState& state) const noexcept;
+  // False: by what its parts took the rest is computed, and the state is in the cache again.
+  [[nodiscard]] bool goes_on(Stepper& stepper, std::span<const Slot> slots, Seating& seating);
+  [[nodiscard]] bool restore_part(CellStore& store, Slot& slot, std::span<const TokenId> tokens,
+                                  const StatePart& part);
+  // So many cells came back in so long.
+  void learn(std::int32_t n_cells, std::int64_t us) noexcept;
+  // The slot has all of the state that the request reuses, or will not get more.
+  void end_restore(CellStore* store, Seating& seating) noexcept;
   // slot_keeper_prefixes.cpp. Of the slot's first cells, those that the request will keep.
   [[nodiscard]] static std::int32_t n_reused(const Slot& slot, const RequestSpec& spec) noexcept;
   // Who holds enough more of the request's prompt in cells than n_own tokens, or will.
@@ -120,8 +143,9 @@ class SlotKeeper {
   void restore_whole(Stepper& stepper, Seating& seating);
 
   // slot_keeper_turns.cpp. These return false where there was nothing to do.
-  bool advance(CellStore& store, std::span<const Slot> slots, Seating& seating);
-  bool restore_next(CellStore& store, std::span<const Slot> slots, Seating& seating);
+  bool advance(Stepper& stepper, CellStore& store, std::span<const Slot> slots, Seating& seating);
+  bool restore_next(Stepper& stepper, CellStore& store, std::span<const Slot> slots,
+                    Seating& seating);
   // The slot's cells become those that the request reuses, as far as that is bookkeeping alone.
   bool enter(CellStore& store, Seating& seating);
   bool copy_next(CellStore& store);
@@ -149,7 +173,8 @@ class SlotKeeper {
   // False: there is none.
   bool drop_unfinished(CellStore& store) noexcept;
   void dispose(CellStore* store, KeptState& state) noexcept;
-  // What was taken from the cache is there again.
+  // What was taken from the cache goes, or is there again.
+  void release(CellStore* store, KeptState& state) noexcept;
   void put_back(CellStore* store, KeptState& state) noexcept;
   void dispose_dropped(CellStore* store) noexcept;
   void count() noexcept;
@@ -162,10 +187,13 @@ class SlotKeeper {
   std::vector<PrefixIndex::Holder> holders_;  // scratch: who may hold a prefix, and
   std::vector<PrefixSource> holder_sources_;  // where
   PartSize part_size_;
+  RestoreChoice choice_;
   EarlyCopies early_;
   StateMover mover_;
   bool is_swept_ = true;      // the store has no cells left that are nobody's
   std::int64_t turn_us_ = 0;  // spent since the last step
+  // Of that, what the step before took that copies waited for; see CellStore::take_waited_us().
+  std::int64_t waited_us_ = 0;
 };
 
 }  // namespace unpaced

@@ -42,7 +42,7 @@ void SlotKeeper::work(Stepper& stepper, std::span<Slot> slots) {
   for (bool is_over = false; is_busy && !is_over; is_over |= steady_us() >= limit_us) {
     is_busy = false;
     for (Seating& seating : seatings_) {
-      is_busy |= advance(*store, slots, seating);
+      is_busy |= advance(stepper, *store, slots, seating);
       is_over |= seating.is_ready;  // it waits for nothing else
     }
     if (!is_busy && !is_over) {
@@ -75,7 +75,9 @@ bool SlotKeeper::move_next(Stepper& stepper, CellStore& store) {
 
 void SlotKeeper::spend(CellStore* store, std::int64_t begin_us) noexcept {
   turn_us_ += steady_us() - begin_us;
-  if (store != nullptr) turn_us_ = std::max<std::int64_t>(turn_us_ - store->take_waited_us(), 1);
+  if (store == nullptr) return;
+  waited_us_ += store->take_waited_us();
+  turn_us_ = std::max<std::int64_t>(turn_us_ - std::exchange(waited_us_, 0), 1);
 }
 
 void SlotKeeper::end_turn() noexcept {
@@ -85,38 +87,18 @@ void SlotKeeper::end_turn() noexcept {
   counters_.cache_turn_us_max.set(std::max(counters_.cache_turn_us_max.get(), turn_us));
 }
 
-bool SlotKeeper::advance(CellStore& store, std::span<const Slot> slots, Seating& seating) {
+bool SlotKeeper::advance(Stepper& stepper, CellStore& store, std::span<const Slot> slots,
+                         Seating& seating) {
   if (seating.is_ready || seating.source.slot != nullptr) return false;
   if (enter(store, seating)) return true;
   if (seating.state && seating.slot->n_cells() >= seating.n_wanted) {
-    dispose(&store, *seating.state);
-    seating.state.reset();
+    end_restore(&store, seating);
   }
   if (free_copied(store, seating)) return true;
   if (!has_room(store, slots, seating)) return false;
-  if (seating.state) return restore_next(store, slots, seating);
+  if (seating.state) return restore_next(stepper, store, slots, seating);
   seating.is_ready = true;
   return false;
-}
-
-bool SlotKeeper::restore_next(CellStore& store, std::span<const Slot> slots, Seating& seating) {
-  Slot& slot = *seating.slot;
-  KeptState& state = *seating.state;
-  bool is_restored = false;
-  if (seating.n_restored < state.parts.size()) {
-    const StatePart& part = state.parts[seating.n_restored];
-    const auto tokens = std::span<const TokenId>(state.tokens)
-                            .subspan(static_cast<std::size_t>(slot.n_cells()),
-                                     static_cast<std::size_t>(part.n_cells));
-    is_restored =
-        fits(store, slots, part.n_cells) && store.restore_part(slot, tokens, part.bytes());
-  }
-  if (is_restored) {
-    ++seating.n_restored;
-  } else {
-    seating.n_wanted = slot.n_cells();  // the rest is computed
-  }
-  return true;
 }
 
 bool SlotKeeper::enter(CellStore& store, Seating& seating) {
@@ -279,14 +261,6 @@ void SlotKeeper::dispose(CellStore* store, KeptState& state) noexcept {
   if (store != nullptr && state.ticket != CellStore::kNoTicket) store->unpark(state.ticket);
   for (StatePart& part : state.parts) pool_.put(std::move(part));
   state.parts.clear();
-}
-
-void SlotKeeper::put_back(CellStore* store, KeptState& state) noexcept {
-  try {
-    return cache_.put(std::move(state));
-  } catch (const std::bad_alloc&) {  // then it goes
-  }
-  dispose(store, state);
 }
 
 void SlotKeeper::dispose_dropped(CellStore* store) noexcept {

@@ -45,6 +45,23 @@ class Stepper {
   // may end requests.
   virtual void settle(EventPublisher& events) { static_cast<void>(events); }
 
+  // Microseconds by which it takes longer to compute n tokens of one prompt than to compute n_rest
+  // of them, beside so many slots that decode; at most, where that is not known. 0: nothing is.
+  [[nodiscard]] virtual double prompt_us(std::int32_t n, std::int32_t n_rest,
+                                         std::int32_t n_decoding) const noexcept {
+    static_cast<void>(n);
+    static_cast<void>(n_rest);
+    static_cast<void>(n_decoding);
+    return 0;
+  }
+  // Those of one step in which so many slots decode and so many prompt tokens wait, at least.
+  [[nodiscard]] virtual double step_us(std::int32_t n_decoding,
+                                       std::int32_t n_waiting) const noexcept {
+    static_cast<void>(n_decoding);
+    static_cast<void>(n_waiting);
+    return 0;
+  }
+
   // Nothing runs and nothing waits: does a piece, some 10 ms, of what makes later requests quicker.
   // False: there is none.
   virtual bool use_idle_time() { return false; }

@@ -74,6 +74,7 @@ void HostStepper::observe_step(std::int64_t begin_us) noexcept {
   const StepCost& cost = prefill_.cost();
   counters_.step_decode_us.set(static_cast<std::uint64_t>(cost.decode_us(std::max(1, n_streams_))));
   counters_.step_prompt_token_ns.set(static_cast<std::uint64_t>(1e3 * cost.prompt_token_us()));
+  counters_.prompt_alone_ns.set(static_cast<std::uint64_t>(1e3 * cost.alone().each_us()));
   counters_.n_steps_observed.set(cost.n_seen());
   if (n_streams_ == 0) return;
   counters_.prefill_budget.set(static_cast<std::uint64_t>(prefill_.n_beside(n_streams_)));

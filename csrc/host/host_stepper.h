@@ -30,6 +30,14 @@ class HostStepper final : public Stepper {
   void step(std::span<Slot> slots, EventPublisher& events) override;
   // The same, without those who decode, where batches have one sequence each.
   void step_prompts(std::span<Slot> slots, EventPublisher& events);
+  [[nodiscard]] double prompt_us(std::int32_t n, std::int32_t n_rest,
+                                 std::int32_t n_decoding) const noexcept override {
+    return prefill_.prompt_us(n, n_rest, n_decoding);
+  }
+  [[nodiscard]] double step_us(std::int32_t n_decoding,
+                               std::int32_t n_waiting) const noexcept override {
+    return prefill_.step_us(n_decoding, n_waiting);
+  }
   bool use_idle_time() override {
     model_->rest_workers();
     return false;

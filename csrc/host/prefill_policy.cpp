@@ -35,17 +35,16 @@ void PrefillPolicy::plan(std::span<PromptShare> prompts, std::int32_t n_decoding
   std::ranges::sort(prompts, {}, [this](const PromptShare& prompt) {
     return std::tuple(prompt.n_left, due(prompt), prompt.id);
   });
-  std::int32_t n_room = limits_.n_chunk - n_decoding;
-  if (n_decoding > 0) n_room = std::min(n_room, n_beside(n_decoding));
+  std::int32_t n_left = n_room(n_decoding);
   for (PromptShare& prompt : prompts) prompt.n = 0;
   const auto first = std::ranges::min_element(
       prompts, {}, [this](const PromptShare& prompt) { return std::pair(due(prompt), prompt.id); });
-  if (due(*first) <= n_computed_) first->n = std::min(first->n_left, (n_room + 1) / 2);
-  n_room -= first->n;
+  if (due(*first) <= n_computed_) first->n = std::min(first->n_left, (n_left + 1) / 2);
+  n_left -= first->n;
   for (PromptShare& prompt : prompts) {
-    const std::int32_t n = std::min(prompt.n_left - prompt.n, n_room);
+    const std::int32_t n = std::min(prompt.n_left - prompt.n, n_left);
     prompt.n += n;
-    n_room -= n;
+    n_left -= n;
   }
 }
 
@@ -53,6 +52,34 @@ void PrefillPolicy::observe(std::int32_t n_decoding, std::int32_t n_prompt,
                             std::int64_t us) noexcept {
   n_computed_ += static_cast<std::uint64_t>(n_prompt);
   cost_.observe(n_decoding, n_prompt, us);
+}
+
+std::int32_t PrefillPolicy::n_room(std::int32_t n_decoding) const noexcept {
+  const std::int32_t n = limits_.n_chunk - n_decoding;
+  return n_decoding > 0 ? std::min(n, n_beside(n_decoding)) : n;
+}
+
+double PrefillPolicy::steps_us(Us us_of, std::int32_t n, std::int32_t n_decoding) const noexcept {
+  const std::int32_t n_step = std::max(1, n_room(n_decoding));
+  const std::int32_t n_rest = n % n_step;
+  const std::int32_t n_full = n / n_step;
+  double us = n_full * (cost_.*us_of)(n_step, n_decoding);
+  if (n_rest > 0) us += (cost_.*us_of)(n_rest, n_decoding);
+  if (n_decoding > 0) us += (n_full + (n_rest > 0)) * cost_.decode_us(n_decoding);
+  return us;
+}
+
+double PrefillPolicy::prompt_us(std::int32_t n, std::int32_t n_rest,
+                                std::int32_t n_decoding) const noexcept {
+  if (cost_.most_us(1, n_decoding) <= 0) return 0;
+  return steps_us(&StepCost::most_us, n, n_decoding) -
+         steps_us(&StepCost::least_us, n_rest, n_decoding);
+}
+
+double PrefillPolicy::step_us(std::int32_t n_decoding, std::int32_t n_waiting) const noexcept {
+  const std::int32_t n = std::min(n_waiting, std::max(1, n_room(n_decoding)));
+  return (n_decoding > 0 ? cost_.decode_us(n_decoding) : 0) +
+         (n > 0 ? cost_.least_us(n, n_decoding) : 0);
 }
 
 std::int32_t PrefillPolicy::n_beside(std::int32_t n_decoding) const noexcept {

@@ -56,12 +56,23 @@ class PrefillPolicy {
 
   // Prompt tokens that a step may compute beside so many slots that decode; at least 1.
   [[nodiscard]] std::int32_t n_beside(std::int32_t n_decoding) const noexcept;
+  // Microseconds by which it takes longer to compute n tokens of one prompt than to compute n_rest
+  // of them, beside so many slots that decode; at most, where that is not known. 0: nothing is.
+  [[nodiscard]] double prompt_us(std::int32_t n, std::int32_t n_rest,
+                                 std::int32_t n_decoding) const noexcept;
+  // Those of one step in which so many slots decode and so many prompt tokens wait.
+  [[nodiscard]] double step_us(std::int32_t n_decoding, std::int32_t n_waiting) const noexcept;
   [[nodiscard]] const StepCost& cost() const noexcept { return cost_; }
 
  private:
   [[nodiscard]] std::uint64_t due(const PromptShare& prompt) const noexcept {
     return due_[static_cast<std::size_t>(prompt.slot)];
   }
+  // What the steps of so many tokens take, where each has so many: Us says of StepCost.
+  using Us = double (StepCost::*)(std::int32_t, std::int32_t) const noexcept;
+  [[nodiscard]] double steps_us(Us us, std::int32_t n, std::int32_t n_decoding) const noexcept;
+  // Prompt tokens that a step has room for.
+  [[nodiscard]] std::int32_t n_room(std::int32_t n_decoding) const noexcept;
   // What the target leaves beside the slots that decode.
   [[nodiscard]] std::int32_t n_within_target(std::int32_t n_decoding) const noexcept;
 

@@ -33,11 +33,25 @@ void StepCost::observe(std::int32_t n_decoding, std::int32_t n_prompt, std::int6
     // The first one says more than chunks that were computed alone, which are larger.
     if (!has_seen_both_) prompt_token_us_ = 0;
     has_seen_both_ = true;
-    const double rest = std::max(0.0, time - decode_us(n_decoding));
+    const double decode = decode_us(n_decoding);
+    const double rest = std::max(0.0, time - decode);
     learn(prompt_token_us_, rest / n_prompt);
-  } else if (!has_seen_both_) {
-    learn(prompt_token_us_, time / n_prompt);
+    if (decode > 0) beside_.observe(n_prompt, std::max(1.0, rest));
+  } else {
+    if (!has_seen_both_) learn(prompt_token_us_, time / n_prompt);
+    alone_.observe(n_prompt, time);
   }
+}
+
+double StepCost::most_us(std::int32_t n, std::int32_t n_decoding) const noexcept {
+  if (n_decoding > 0) return beside_.is_known() ? beside_.most_us(n) : alone_.most_us(n);
+  if (alone_.is_known() || !beside_.is_known()) return alone_.most_us(n);
+  return decode_us(1) + beside_.most_us(n);
+}
+
+double StepCost::least_us(std::int32_t n, std::int32_t n_decoding) const noexcept {
+  if (n_decoding > 0 && beside_.is_known()) return beside_.least_us(n);
+  return n_decoding > 0 ? 0 : alone_.least_us(n);
 }
 
 double StepCost::decode_us(std::int32_t n_decoding) const noexcept {

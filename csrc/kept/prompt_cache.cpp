@@ -40,7 +40,10 @@ KeptState* PromptCache::unfinished() noexcept {
 bool PromptCache::wants(std::span<const TokenId> tokens, std::size_t n_bytes,
                         const CacheKey& key) const noexcept {
   if (!enabled() || tokens.empty() || n_bytes == 0) return false;
-  if (n_bytes_max_ > 0 && n_bytes > static_cast<std::size_t>(n_bytes_max_)) return false;
+  // Those that were taken cannot be dropped.
+  if (n_bytes_max_ > 0 && n_bytes_taken_ + n_bytes > static_cast<std::size_t>(n_bytes_max_)) {
+    return false;
+  }
   for (const KeptState& state : states_) {
     if (!has_key(state, key)) continue;
     if (common_prefix_length(state.tokens, tokens) == tokens.size()) return false;
@@ -56,7 +59,8 @@ void PromptCache::make_room(std::span<const TokenId> tokens, std::size_t n_bytes
     it = is_contained ? drop(it) : std::next(it);
   }
   if (n_bytes_max_ < 0) return;
-  while (!states_.empty() && n_bytes_ + n_bytes > static_cast<std::size_t>(n_bytes_max_)) {
+  while (!states_.empty() &&
+         n_bytes_ + n_bytes_taken_ + n_bytes > static_cast<std::size_t>(n_bytes_max_)) {
     drop(states_.begin());
   }
 }
@@ -73,31 +77,44 @@ void PromptCache::put(KeptState state) {
   if (states_.back().ticket != CellStore::kNoTicket) ++n_unfinished_;
 }
 
-std::optional<KeptState> PromptCache::take(std::span<const TokenId> cells,
-                                           std::span<const TokenId> prompt, const CacheKey& key,
-                                           bool only_in_cells) noexcept {
+const KeptState* PromptCache::find(std::span<const TokenId> cells, std::span<const TokenId> prompt,
+                                   const CacheKey& key, bool only_in_cells) const noexcept {
   const auto n_prompt = static_cast<float>(prompt.size());
   const auto n_held = static_cast<float>(common_prefix_length(cells, prompt));
   // An empty slot keeps nothing: any state is better.
   float best_keep = cells.empty() ? -1.0F : n_held / static_cast<float>(cells.size());
   float best_similarity = n_held / n_prompt;
-  auto best = states_.end();
-  for (auto it = states_.begin(); it != states_.end(); ++it) {
-    if (!has_key(*it, key)) continue;
-    if (only_in_cells && it->ticket == CellStore::kNoTicket) continue;
-    const auto n_common = static_cast<float>(common_prefix_length(it->tokens, prompt));
-    const float keep = n_common / static_cast<float>(it->tokens.size());
+  const KeptState* best = nullptr;
+  for (const KeptState& state : states_) {
+    if (!has_key(state, key)) continue;
+    if (only_in_cells && state.ticket == CellStore::kNoTicket) continue;
+    const auto n_common = static_cast<float>(common_prefix_length(state.tokens, prompt));
+    const float keep = n_common / static_cast<float>(state.tokens.size());
     const float similarity = n_common / n_prompt;
     if (keep < kKeepAtLeast || keep <= best_keep || similarity <= best_similarity) continue;
     best_keep = keep;
     best_similarity = similarity;
-    best = it;
+    best = &state;
   }
-  if (best == states_.end()) return std::nullopt;
-  forget(*best);
-  std::optional<KeptState> state(std::move(*best));
-  states_.erase(best);
-  return state;
+  return best;
+}
+
+KeptState PromptCache::take(const KeptState& found) noexcept {
+  const auto it =
+      std::ranges::find_if(states_, [&](const KeptState& state) { return &state == &found; });
+  forget(*it);
+  n_bytes_taken_ += it->n_bytes;
+  KeptState taken = std::move(*it);
+  states_.erase(it);
+  return taken;
+}
+
+void PromptCache::put_back(KeptState& taken) {
+  states_.emplace_back();
+  release(taken);
+  n_bytes_ += taken.n_bytes;
+  if (taken.ticket != CellStore::kNoTicket) ++n_unfinished_;
+  states_.back() = std::move(taken);
 }
 
 std::size_t PromptCache::longest_match(std::span<const TokenId> prompt,

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <optional>
 #include <span>
 
 #include "kept/kept_state.h"
@@ -30,7 +29,8 @@ class PromptCache {
   explicit PromptCache(std::int64_t n_bytes_max) : n_bytes_max_(n_bytes_max) {}
 
   [[nodiscard]] bool enabled() const noexcept { return n_bytes_max_ != 0; }
-  [[nodiscard]] std::size_t n_bytes() const noexcept { return n_bytes_; }
+  // Of those that are here and of those that were taken.
+  [[nodiscard]] std::size_t n_bytes() const noexcept { return n_bytes_ + n_bytes_taken_; }
   [[nodiscard]] std::size_t size() const noexcept { return states_.size(); }
 
   // True if a state of these tokens and this size is to be kept: it is not there yet and can fit.
@@ -44,12 +44,16 @@ class PromptCache {
   void put(KeptState state);
 
   // The state that serves `prompt` best, if it does so better than a slot that holds `cells`; of
-  // those under a ticket alone, if `only_in_cells`.
-  [[nodiscard]] std::optional<KeptState> take(std::span<const TokenId> cells,
-                                              std::span<const TokenId> prompt,
-                                              const CacheKey& key = {},
-                                              bool only_in_cells = false) noexcept;
-  // How much of the prompt's beginning take() could give to a slot that holds nothing.
+  // those under a ticket alone, if `only_in_cells`. Null: there is none.
+  [[nodiscard]] const KeptState* find(std::span<const TokenId> cells,
+                                      std::span<const TokenId> prompt, const CacheKey& key = {},
+                                      bool only_in_cells = false) const noexcept;
+  // What find() has found is the caller's. Its bytes count until it is put back or released.
+  [[nodiscard]] KeptState take(const KeptState& found) noexcept;
+  void release(const KeptState& taken) noexcept { n_bytes_taken_ -= taken.n_bytes; }
+  // Throws std::bad_alloc, and it is the caller's still.
+  void put_back(KeptState& taken);
+  // How much of the prompt's beginning find() could give to a slot that holds nothing.
   [[nodiscard]] std::size_t longest_match(std::span<const TokenId> prompt,
                                           const CacheKey& key = {}) const noexcept;
   // Those whose cells are under a ticket, with this key.
@@ -105,6 +109,7 @@ class PromptCache {
   States dropped_;
   std::size_t n_unfinished_ = 0;
   std::size_t n_bytes_ = 0;
+  std::size_t n_bytes_taken_ = 0;
 };
 
 }  // namespace unpaced

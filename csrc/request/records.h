@@ -87,7 +87,9 @@ struct alignas(64) TokenEvent {
       std::int32_t updated_cache;
       std::uint32_t
           copy_us;  // kStarted: it waited in its slot for states to be copied, at most 71 min
-    } prompt;       // kStarted, kPrefill
+      std::int32_t n_kept_copied;    // kStarted: see Takeover::n_copied
+      std::int32_t n_kept_computed;  // kStarted: see Takeover::n_computed
+    } prompt;                        // kStarted, kPrefill
     struct {
       std::int32_t n_pairs;
       TokenLogprob pair[kPairsPerEvent];

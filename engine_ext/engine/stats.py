@@ -63,6 +63,14 @@ class EngineStats:
     n_cache_states: int
     n_cache_lost: int
     """Of them, those whose cells were needed before they had been copied."""
+    n_cache_copied: int
+    """Requests to which such a state was copied."""
+    n_cache_computed: int
+    """Requests that were computed although there was such a state, since that was quicker."""
+    n_cache_tried: int
+    """Of these, those to which a part was copied, to see what that takes."""
+    cache_cell_ns: int
+    """What a cell takes in the largest part that is copied to a slot; 0: none was."""
     n_cell_waits: int
     """Times a request began to wait for KV cells that others held."""
     n_cells_yielded: int

@@ -26,6 +26,8 @@ class StepStats:
     last step had; 0: none has been seen."""
     prompt_token_ns: int
     """What one prompt token is expected to add to it; 0: none has been seen."""
+    prompt_alone_ns: int
+    """What a prompt token takes in the largest step of a prompt alone; 0: none has been seen."""
     n_observed: int
     """Steps that these two are learned from."""
     n_lane_steps: int

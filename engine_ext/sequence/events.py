@@ -7,12 +7,13 @@ class EventKind(IntEnum):
     """What a `TokenEvent` says."""
 
     STARTED = 0
-    """The request has its slot; `n_prompt`, `n_cached`, `n_idle_saved`, `updated_cache`, `copy_us`
-    are known.
+    """The request has its slot; `n_prompt`, `n_cached`, `n_idle_saved`, `updated_cache`, `copy_us`,
+    `n_kept_copied`, `n_kept_computed` are known.
 
     `n_idle_saved`: idle slots whose state went to host memory; `updated_cache`: this slot's did, or
     was looked for there; `copy_us`: microseconds for which it has waited in the slot until states
-    were copied.
+    were copied. Of the prompt's tokens that host memory had, `n_kept_copied` came from there, and
+    `n_kept_computed` are computed, since that is quicker.
     """
     PREFILL = 1
     """A prefill chunk is done: `n_processed` of `n_prompt` tokens are in the KV."""

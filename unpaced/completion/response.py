@@ -66,6 +66,13 @@ class CompletionResponse(Response):
             "copy_ms": _ms(max(t.copy_us for t in timings)),
             "cells_ms": _ms(max(t.cells_us for t in timings)),
         }
+        # Of what host memory had of a prompt, if it had any.
+        for name, n in (
+            ("n_kept_copied", sum(t.n_kept_copied for t in timings)),
+            ("n_kept_computed", sum(t.n_kept_computed for t in timings)),
+        ):
+            if n:
+                entry[name] = n
         if timings[0].first_token_us:
             entry["ttft_ms"] = _ms(timings[0].first_token_us - first.arrived_us)
         return entry

@@ -127,6 +127,8 @@ class SequenceText:
             self.slot = event.slot
             self._timings.start_us = event.t_us
             self._timings.copy_us = event.copy_us
+            self._timings.n_kept_copied = event.n_kept_copied
+            self._timings.n_kept_computed = event.n_kept_computed
             self._timings.n_prompt = event.n_prompt
             self._timings.n_cached = self._timings.n_processed = event.n_cached
         elif kind == _PREFILL:

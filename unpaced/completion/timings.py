@@ -25,6 +25,9 @@ class Timings:
     n_decoded: int = 0
     copy_us: int = 0
     """How long it waited in its slot for states to be copied, before `start_us`."""
+    n_kept_copied: int = 0
+    n_kept_computed: int = 0
+    """Prompt tokens that host memory had: copied from there, or computed as that was quicker."""
     cells_us: int = 0
     """How long it waited for KV cells that others held, after `start_us`."""
 

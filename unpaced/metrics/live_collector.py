@@ -94,6 +94,11 @@ class LiveCollector(Collector):
                 "The longest time that copying slots took between two steps",
                 stats.cache_turn_us_max / 1e6,
             ),
+            (
+                "prompt_cache_token_seconds",
+                "What a token takes that comes back by copy, by what is known; 0: nothing is",
+                stats.cache_cell_ns / 1e9,
+            ),
             ("engine_heartbeat_age_seconds", "Since the engine last moved", stats.heartbeat_age_s),
             (
                 "engine_stall_limit_seconds",
@@ -158,6 +163,21 @@ class LiveCollector(Collector):
                 "prompt_cache_lost",
                 "Prompts whose cells were needed before they had been copied",
                 stats.n_cache_lost,
+            ),
+            (
+                "prompt_cache_copied",
+                "Requests whose prompts, or their beginnings, host memory had and gave by copy",
+                stats.n_cache_copied,
+            ),
+            (
+                "prompt_cache_computed",
+                "Requests whose prompts host memory had, and that were computed as it was quicker",
+                stats.n_cache_computed,
+            ),
+            (
+                "prompt_cache_tried",
+                "Of the computed ones, those to which a part was copied to see what that takes",
+                stats.n_cache_tried,
             ),
             (
                 "kv_waits",

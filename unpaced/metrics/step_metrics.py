@@ -43,6 +43,11 @@ def step_metrics(stats: StepStats) -> Iterator[Metric]:
             stats.prompt_token_ns / 1e9,
         ),
         (
+            "prompt_alone_token_seconds",
+            "What a token of a prompt alone takes in its largest step; 0: nothing is known",
+            stats.prompt_alone_ns / 1e9,
+        ),
+        (
             "longest_gap_seconds",
             "The longest time between two tokens of a request since the start",
             stats.gap_us_max / 1e6,

@@ -150,6 +150,14 @@ def _engine_facts(host: ModelHost) -> dict[str, Any]:
             "on": host.settings.deterministic,
             "chunk_tokens": stats.steps.prefill_budget if host.settings.deterministic else None,
         },
+        "prompt_cache": {
+            "copied": stats.n_cache_copied,
+            "computed": stats.n_cache_computed,
+            "cost": {
+                "copy_token_ms": stats.cache_cell_ns / 1e6 or None,
+                "compute_token_ms": stats.steps.prompt_alone_ns / 1e6 or None,
+            },
+        },
         "shared_prefixes": {
             "is_on": not host.engine.model.why_prefixes_are_not_shared,
             "reason": host.engine.model.why_prefixes_are_not_shared,

@@ -47,6 +47,14 @@ class DeviceStepper final : public Stepper {
   std::int32_t begin(Slot& slot) override;
   void step(std::span<Slot> slots, EventPublisher& events) override;
   void settle(EventPublisher& events) override;
+  [[nodiscard]] double prompt_us(std::int32_t n, std::int32_t n_rest,
+                                 std::int32_t n_decoding) const noexcept override {
+    return host_.prompt_us(n, n_rest, n_decoding);
+  }
+  [[nodiscard]] double step_us(std::int32_t n_decoding,
+                               std::int32_t n_waiting) const noexcept override {
+    return host_.step_us(n_decoding, n_waiting);
+  }
   bool use_idle_time() override;
   void forget(Slot& slot) override;
   [[nodiscard]] CellStore* cell_store() noexcept override {

@@ -162,6 +162,11 @@ def test_prompts_go_to_host_memory_and_come_back() -> None:
         assert_equal_up_to_a_tie(
             first["completion_probabilities"], again["completion_probabilities"]
         )
+        assert server.metric("unpaced_prompt_cache_copied_total") <= 1  # 0: it was still parked
+        assert server.metric("unpaced_prompt_cache_computed_total") == 0
+        kept = server.client.get("/props").json()["unpaced"]["prompt_cache"]
+        assert kept["computed"] == 0
+        assert kept["cost"]["compute_token_ms"] > 0
         log = server.logged()
         assert "updating prompt cache" in log
         assert "__TEST_TAG_CACHE_IDLE_SLOT__" in log

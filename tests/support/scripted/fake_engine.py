@@ -60,6 +60,8 @@ class FakeEvent:
     n_idle_saved: int = 0
     updated_cache: bool = False
     copy_us: int = 0
+    n_kept_copied: int = 0
+    n_kept_computed: int = 0
     status: int = 0
     cut_line: int = -1
     cells_us: int = 0
@@ -78,6 +80,7 @@ class FakeSequence:
         self.n_decoded = 0
         self.n_cached = 0
         self.copy_us = self.cells_us = 0  # what it says it has waited for
+        self.n_kept_copied = self.n_kept_computed = 0  # what it says host memory had
         self.n_framed = 0  # tokens that were no events
         self._framed: tuple[TokenFrames, Callable[[], None]] | None = None
         self.stream = TokenStream(
@@ -92,7 +95,12 @@ class FakeSequence:
         self.n_cached = n_cached
         self._push(
             FakeEvent(
-                kind=EventKind.STARTED, n_prompt=n_prompt, n_cached=n_cached, copy_us=self.copy_us
+                kind=EventKind.STARTED,
+                n_prompt=n_prompt,
+                n_cached=n_cached,
+                copy_us=self.copy_us,
+                n_kept_copied=self.n_kept_copied,
+                n_kept_computed=self.n_kept_computed,
             )
         )
 
@@ -360,6 +368,7 @@ class FakeEngine:
                 prefill_budget=64,
                 decode_us=1500,
                 prompt_token_ns=250_000,
+                prompt_alone_ns=200_000,
                 n_observed=10,
                 n_lane_steps=0,
                 n_lane_tokens=0,
@@ -391,6 +400,10 @@ class FakeEngine:
             n_cache_early_bytes=0,
             n_cache_states=0,
             n_cache_lost=0,
+            n_cache_copied=5,
+            n_cache_computed=2,
+            n_cache_tried=1,
+            cache_cell_ns=4000,
             n_cell_waits=0,
             n_cells_yielded=0,
             cache_turn_us_max=0,

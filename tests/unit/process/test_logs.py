@@ -130,3 +130,18 @@ async def test_the_log_line_says_what_a_request_waited_for(log_lines: Lines) -> 
     assert after["ttft_ms"] <= after["duration_ms"]  # of several the earliest
     assert after["queue_ms"] >= 10
     assert (after["copy_ms"], after["cells_ms"]) == (2.5, 4.2)  # of several the longest
+    assert "n_kept_copied" not in after
+
+
+@pytest.mark.anyio
+async def test_the_log_line_says_what_host_memory_had_of_a_prompt(log_lines: Lines) -> None:
+    engine = FakeEngine()
+    app = make_app(engine)
+    request = post(app, "/completion", {"prompt": ["a", "b"]})
+    for number, n_copied, n_computed in ((1, 700, 0), (2, 512, 90)):
+        sequence = await engine.submitted(number)
+        sequence.n_kept_copied, sequence.n_kept_computed = n_copied, n_computed
+        sequence.play(b"x")
+    await request.done()
+    (entry,) = (json.loads(line) for line in log_lines.text.splitlines())
+    assert (entry["n_kept_copied"], entry["n_kept_computed"]) == (1212, 90)

@@ -54,6 +54,30 @@ TEST(without_a_budget_it_has_what_the_slots_leave) {
   CHECK(plan(policy, {5000}, 3) == Shares({509}));
 }
 
+TEST(what_a_prompt_takes_is_reckoned_by_the_chunks_that_it_would_have) {
+  PrefillPolicy policy({.n_chunk = 512}, 4);
+  CHECK_EQ(policy.prompt_us(600, 1, 0), 0.0);
+  policy.observe(0, 512, 5120);
+  policy.observe(0, 1, 1000);
+  policy.observe(0, 88, 1500);
+  CHECK_EQ(policy.prompt_us(600, 1, 0), 5120.0 + 1500.0 - 1000.0);
+  CHECK_EQ(policy.prompt_us(1024, 512, 0), 5120.0);
+  // Beside slots that decode each step takes what they take, too.
+  policy.observe(2, 0, 700);
+  policy.observe(2, 510, 700 + 6000);
+  CHECK_EQ(policy.prompt_us(1020, 510, 2), 6700.0);
+  CHECK_EQ(policy.step_us(2, 0), 700.0);
+  CHECK_EQ(policy.step_us(2, 2000), 6700.0);
+  CHECK_EQ(policy.step_us(0, 0), 0.0);
+}
+
+// Only what is left of a prompt has been seen: that many tokens would take no more is not known.
+TEST(what_has_not_been_seen_is_reckoned_at_most) {
+  PrefillPolicy policy({.n_chunk = 512}, 4);
+  for (int i = 0; i < 100; ++i) policy.observe(0, 1, 1000);
+  CHECK_EQ(policy.prompt_us(101, 1, 0), 100'000.0);
+}
+
 TEST(who_has_least_left_goes_first_and_what_fits_goes_together) {
   PrefillPolicy policy({.n_chunk = 512, .n_beside = 64}, 4);
   policy.begin(0, 5000);

@@ -120,10 +120,10 @@ TEST(kept_states_of_other_adapters_and_domains_are_none_of_a_prompts) {
     cache.make_room(tokens, 1, other);
     CHECK(cache.size() == 1U);
     CHECK_EQ(cache.longest_match(prompt_of(50), other), 0U);
-    CHECK(!cache.take({}, prompt_of(50), other));
+    CHECK(cache.find({}, prompt_of(50), other) == nullptr);
   }
   CHECK_EQ(cache.longest_match(prompt_of(50), {one}), 40U);
-  CHECK(cache.take({}, prompt_of(50), {one}).has_value());
+  CHECK(cache.find({}, prompt_of(50), {one}) != nullptr);
 }
 
 TEST(a_wanted_slot_wraps_and_is_waited_for) {
@@ -154,13 +154,17 @@ TEST(the_prompt_cache_keeps_to_its_limit_and_drops_the_oldest) {
     CHECK(cache.n_bytes() <= 400U);
   }
   CHECK_EQ(cache.size(), 2U);
-  CHECK(!cache.take({}, prompt_of(40, 1000)));
+  CHECK(cache.find({}, prompt_of(40, 1000)) == nullptr);
   CHECK(!cache.wants(prompt_of(39, 3000), 156));  // a prompt that one kept begins with
   cache.make_room(prompt_of(60, 3000), 240);      // the longer one takes the shorter one's place
   cache.put(kept(prompt_of(60, 3000)));
   CHECK_EQ(cache.size(), 2U);
   CHECK_EQ(cache.n_bytes(), 400U);
-  CHECK_EQ(cache.take({}, prompt_of(70, 3000))->tokens.size(), 60U);
+  const KeptState taken = cache.take(*cache.find({}, prompt_of(70, 3000)));
+  CHECK_EQ(taken.tokens.size(), 60U);
+  CHECK_EQ(cache.n_bytes(), 400U);  // until the caller has no use for it
+  CHECK(!cache.wants(prompt_of(41, 4000), 164));
+  cache.release(taken);
   CHECK_EQ(cache.n_bytes(), 160U);
   CHECK(!PromptCache(0).wants(prompt_of(1), 4));
   CHECK(PromptCache(-1).wants(prompt_of(1000), 4000));
@@ -170,12 +174,17 @@ TEST(a_kept_state_is_taken_only_if_it_serves_better_than_the_slot) {
   PromptCache cache(-1);
   cache.put(kept(prompt_of(40)));
   const std::vector<TokenId> held = prompt_of(30);
-  CHECK(!cache.take(held, prompt_of(25)));  // the slot has it all
+  CHECK(cache.find(held, prompt_of(25)) == nullptr);  // the slot has it all
   std::vector<TokenId> mostly_other = prompt_of(9);
   mostly_other.push_back(1);
-  CHECK(!cache.take({}, mostly_other));  // less than a quarter of the state is of use
-  CHECK(cache.take(prompt_of(3, 9000), prompt_of(50)));
+  CHECK(cache.find({}, mostly_other) == nullptr);  // less than a quarter of the state is of use
+  const KeptState* found = cache.find(prompt_of(3, 9000), prompt_of(50));
+  REQUIRE(found != nullptr);
+  KeptState taken = cache.take(*found);
   CHECK_EQ(cache.size(), 0U);
+  cache.put_back(taken);
+  CHECK_EQ(cache.size(), 1U);
+  CHECK_EQ(cache.n_bytes(), 160U);
 }
 
 TEST(a_prompt_comes_back_after_its_slot_was_taken_over) {

@@ -27,15 +27,18 @@ class ModelEngine {
   // Wraps the stepper where `wrap` is given.
   using Wrap = std::function<std::unique_ptr<Stepper>(std::unique_ptr<Stepper>)>;
 
-  // turn_us: of SlotKeeperOptions.
+  // turn_us, always_copies: of SlotKeeperOptions. How long copies take depends on who else is at
+  // work: what is to be the same each time copies always.
   explicit ModelEngine(EngineConfig config, std::size_t n_events = 4096, const Wrap& wrap = nullptr,
-                       std::int64_t turn_us = SlotKeeperOptions{}.turn_us)
+                       std::int64_t turn_us = SlotKeeperOptions{}.turn_us,
+                       bool always_copies = true)
       : front({.n_slots = config.n_slots,
                .n_waiting_max = config.n_waiting_max,
                .keeper = {.cache_bytes_max = config.cache_bytes_max,
                           .cache_idle_slots = config.cache_idle_slots,
                           .clear_idle_slots = config.kv_unified,
-                          .turn_us = turn_us},
+                          .turn_us = turn_us,
+                          .always_copies = always_copies},
                .n_events = n_events}) {
     init_backends();
     install_log_sink(LogLevel::kError);

@@ -165,7 +165,14 @@ class StoreStepper final : public Stepper {
   void step(std::span<Slot>, EventPublisher&) override {}
   void forget(Slot& slot) noexcept override { store.discard(slot); }
   CellStore* cell_store() noexcept override { return &store; }
+  double prompt_us(std::int32_t n, std::int32_t n_rest, std::int32_t) const noexcept override {
+    return token_us * (n - n_rest);
+  }
+  double step_us(std::int32_t, std::int32_t) const noexcept override { return a_step_us; }
 
+  // What computing is known to take; 0: nothing is known.
+  double token_us = 0;
+  double a_step_us = 0;
   TokenStore store;
 };
 
