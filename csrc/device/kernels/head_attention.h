@@ -38,8 +38,7 @@ struct QueryWindows {
   const std::int64_t* cell_numbers = nullptr;  // a query each: its token's cell, of all caches
   std::int64_t cache_cells = 1;                // of a cache
   std::int32_t cells = 1;                      // by so many windows grow
-  const std::uint16_t* parts =
-      nullptr;  // of the smallest window and on: ggml divides it by so many
+  const std::uint16_t* parts = nullptr;        // a window each: ggml divides it by so many
 };
 
 struct HeadAttention {
