@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from unpaced.cli.chat.own_server import short_folder
 
 # A portable build has no backend before the engine has chosen one: llama_cpp's code chooses none.
 cpu_library()
+
+# Under nohup a hangup is ignored, and so it would be by every server that a test starts.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
