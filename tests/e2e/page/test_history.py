@@ -5,6 +5,16 @@ from tests.support.page.page_user import PageUser, prompt_of
 from tests.support.scripted.scripted_server import ScriptedServer
 
 _NAMES = "#conversations .name"
+# What the browser keeps opens late, as where a disk is busy.
+_LATE_ARCHIVE = """
+const open = IDBFactory.prototype.open;
+IDBFactory.prototype.open = function (...given) {
+  const real = open.apply(this, given), late = {};
+  real.onupgradeneeded = () => { late.result = real.result; late.onupgradeneeded(); };
+  real.onsuccess = () => setTimeout(() => { late.result = real.result; late.onsuccess(); }, 800);
+  return late;
+};
+"""
 
 
 def titles(user: PageUser) -> list[str]:
@@ -23,6 +33,20 @@ def test_a_conversation_is_there_after_a_reload(user: PageUser) -> None:
     sequence = user.ask("second", 2)
     assert "first" in prompt_of(sequence) and "ONE" in prompt_of(sequence)
     user.end(sequence, "TWO")
+
+
+def test_who_asks_does_not_wait_for_what_the_browser_keeps(user: PageUser) -> None:
+    user.end(user.ask("before", 1), "ONE")
+    with user.browser.running_first(_LATE_ARCHIVE):
+        user.browser.reload()
+        sequence = user.ask("early", 2)
+        assert "before" not in prompt_of(sequence)
+        user.end(sequence, "TWO")
+        user.browser.until("return document.querySelectorAll(arguments[0]).length === 2", _NAMES)
+        user.see("TWO")
+    user.browser.reload()
+    user.see("TWO")
+    assert sorted(titles(user)) == ["before", "early"]
 
 
 def test_what_was_being_written_is_there_after_a_reload(user: PageUser) -> None:

@@ -84,8 +84,17 @@ class Browser:
         shown = self._client.get(self._session + "/screenshot").json()["value"]
         return base64.b64decode(shown)
 
-    def _tell(self, command: str, **parameters: Any) -> None:
-        self._post("/goog/cdp/execute", cmd=command, params=parameters)
+    @contextlib.contextmanager
+    def running_first(self, script: str) -> Iterator[None]:
+        """Pages that are opened meanwhile run this before anything of their own."""
+        told = self._tell("Page.addScriptToEvaluateOnNewDocument", source=script)
+        try:
+            yield
+        finally:
+            self._tell("Page.removeScriptToEvaluateOnNewDocument", identifier=told["identifier"])
+
+    def _tell(self, command: str, **parameters: Any) -> Any:
+        return self._post("/goog/cdp/execute", cmd=command, params=parameters)
 
     def text(self, css: str) -> str:
         """The text of all elements that match."""

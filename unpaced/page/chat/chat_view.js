@@ -36,12 +36,20 @@ export class ChatView {
 
   // What earlier visits left; an answer that was being written when the page was left is marked.
   async load() {
-    this._archive = await openArchive();
-    this._conversations = (await this._archive.all()).map((kept) => new Conversation(kept));
-    for (const turn of this._conversations.flatMap((one) => one.turns)) {
+    const archive = await openArchive();
+    const kept = (await archive.all()).map((one) => new Conversation(one));
+    for (const turn of kept.flatMap((one) => one.turns)) {
       if (turn.isRunning) Object.assign(turn, { isRunning: undefined, note: "The page was left while this was being written" });
     }
-    byId("not-kept").hidden = this._archive.isLasting;
+    byId("not-kept").hidden = archive.isLasting;
+    this._archive = archive;
+    const begun = this._conversations; // who asks does not wait for the archive
+    this._conversations = [...begun, ...kept];
+    if (begun.length) {
+      keepPreferences({ current: this.current.id });
+      begun.forEach((one) => this._keep(one));
+      return this._show();
+    }
     const last = this._conversations.find((one) => one.id === preferences.current);
     this.open(last ?? this.current);
   }
@@ -147,7 +155,7 @@ export class ChatView {
   _keep(conversation) {
     clearTimeout(this._kept.get(conversation));
     this._kept.delete(conversation);
-    if (!this._conversations.includes(conversation)) return;
+    if (!this._archive || !this._conversations.includes(conversation)) return;
     this._archive.keep(conversation).catch(() => { byId("not-kept").hidden = false; });
   }
 
@@ -161,7 +169,7 @@ export class ChatView {
 
   _forget(conversation) {
     this._conversations = this._conversations.filter((other) => other !== conversation);
-    return this._archive.remove(conversation);
+    return this._archive?.remove(conversation);
   }
 }
 
