@@ -15,10 +15,10 @@ import re
 import shlex
 import statistics
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.results import save_figures
 from tests.bench.rig.server_process import free_port, running, unpaced_command
 from tests.bench.rig.sse_client import post_json, stream_completion
+from tests.support.repeatedly import repeatedly
 
 COUNTS = ("copied", "computed", "tried")
 
@@ -70,23 +71,16 @@ def ask(port: int, prompt: list[int]) -> tuple[float, int]:
 @contextlib.contextmanager
 def streams(port: int, n: int) -> Iterator[None]:
     """So many streams decode, one text after the other."""
-    is_over = threading.Event()
 
     def decode(seed: int) -> None:
-        while not is_over.is_set():
-            prompt = random.Random(seed).choices(range(300, 400), k=8)
-            body = {"prompt": prompt, "n_predict": 400, "ignore_eos": True, "cache_prompt": False}
-            stream_completion(port, body)
+        prompt = random.Random(seed).choices(range(300, 400), k=8)
+        body = {"prompt": prompt, "n_predict": 400, "ignore_eos": True, "cache_prompt": False}
+        stream_completion(port, body)
 
-    threads = [threading.Thread(target=decode, args=(seed,)) for seed in range(n)]
-    for thread in threads:
-        thread.start()
-    try:
+    with contextlib.ExitStack() as stack:
+        for seed in range(n):
+            stack.enter_context(repeatedly(partial(decode, seed)))
         yield
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
 
 
 def row(port: int, n_tokens: int, arguments: argparse.Namespace) -> dict[str, Any]:
