@@ -27,6 +27,7 @@ Card find_card(int device) {
   Card card;
   card.compute = 10 * attribute(device, cudaDevAttrComputeCapabilityMajor) +
                  attribute(device, cudaDevAttrComputeCapabilityMinor);
+  card.code = newest_code(card.compute);
   card.n_multiprocessors = attribute(device, cudaDevAttrMultiProcessorCount);
   card.shared_bytes_max = attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   card.dependents_start_early = card.compute >= 90 && !programmatic_launches_are_off();

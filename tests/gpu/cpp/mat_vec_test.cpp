@@ -92,6 +92,10 @@ void compare_pair(const char* first, const char* second, int n_columns, GgmlBack
   made.n_matrices = 2;
   made.matrices[1] = b.mat_vec().matrices[0];
   ++totals.products;
+  if (const std::string why = why_no_mat_vec(made, card); !why.empty()) {
+    std::printf("%s and %s: ggml's: %s\n", first, second, why.c_str());
+    return;
+  }
   const std::int32_t n_variants = n_mat_vec_variants(made, card);
   for (made.variant = 0; made.variant < n_variants; ++made.variant) {
     ++totals.launches;

@@ -82,9 +82,9 @@ std::int32_t ggml_warps(const MatVec& mat_vec, const Card& card) {
     if (mat_vec.order_columns > ggml_columns(format, card)) return 0;
     return mat_vec.order_columns <= 4 ? 4 : 2;
   }
-  if (card.compute >= 75 && card.compute < 80) return k_quant ? 2 : 4;
+  if (card.code >= 75 && card.code < 80) return k_quant ? 2 : 4;
   // Some rows get eight warps there, by their length.
-  if (card.compute == 121) return 0;
+  if (card.code == 121) return 0;
   return 4;
 }
 

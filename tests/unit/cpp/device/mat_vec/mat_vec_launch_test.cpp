@@ -199,10 +199,18 @@ TEST(what_ggml_would_sum_otherwise_is_refused) {
   CHECK_EQ(why(fine), std::string());
   // Two warps a row there, and up to eight here.
   const std::string other = "ggml sums rows in another order on this card";
-  CHECK_EQ(why(fine, {.compute = 75, .n_multiprocessors = 2, .shared_bytes_max = 65536}), other);
-  CHECK_EQ(why(fine, {.compute = 121, .n_multiprocessors = 2, .shared_bytes_max = 101376}), other);
+  CHECK_EQ(
+      why(fine, {.compute = 75, .code = 75, .n_multiprocessors = 2, .shared_bytes_max = 65536}),
+      other);
+  CHECK_EQ(
+      why(fine, {.compute = 121, .code = 121, .n_multiprocessors = 2, .shared_bytes_max = 101376}),
+      other);
+  // The same of the older card's code on a newer one.
+  CHECK_EQ(
+      why(fine, {.compute = 90, .code = 75, .n_multiprocessors = 2, .shared_bytes_max = 232448}),
+      other);
   CHECK_EQ(why({.format = &q8, .n_values = 512, .rows = {4}},
-               {.compute = 75, .n_multiprocessors = 2, .shared_bytes_max = 65536}),
+               {.compute = 75, .code = 75, .n_multiprocessors = 2, .shared_bytes_max = 65536}),
            std::string());
   CHECK_EQ(why({.formats = {&q4, &mxfp4}, .n_values = 512, .rows = {4, 4}}),
            std::string("no kernel of ours has these formats"));
