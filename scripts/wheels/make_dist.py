@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from built_llama import BuiltLlama  # noqa: E402
+from check_run import check  # noqa: E402
 from platform_tag import tagged  # noqa: E402
 from pythons import BuildPython, found_pythons  # noqa: E402
 from stage import Stage  # noqa: E402
@@ -66,24 +67,9 @@ def _make(
         env=_environment(python, stage, llama, options.jobs),
     )
     wheel = tagged(python, next(raw.glob("*.whl")), checked)
-    # By that environment, which has what reads libraries; the server's own has not.
-    run(
-        _wheel_check(python, wheel),
-        what=f"checking {wheel.name}",
-        cwd=ROOT,
-        log=ROOT / ".build" / "logs" / f"dist-check-{python.tag}.log",
-        env={},
-    )
+    check(python, wheel, ROOT)
     options.out.mkdir(parents=True, exist_ok=True)
     return Path(shutil.copy2(wheel, options.out))
-
-
-def _wheel_check(python: BuildPython, wheel: Path) -> list[str]:
-    # A user without a home has "/", which every file names.
-    folders = sorted({str(ROOT), str(Path.home())} - {"/"})
-    script = Path(__file__).with_name("wheel_check.py")
-    flags = [f"--not-in-it={folder}" for folder in folders]
-    return [python.executable, "-P", str(script), str(wheel), *flags]
 
 
 def _pip_wheel(
