@@ -134,6 +134,11 @@ def stall_s(limit_s: float) -> float:
     return 10 * limit_s if compiles else limit_s
 
 
+def hang_ms() -> int:
+    """Longer than such a start may take, so that the end of the hang ends no wait."""
+    return FAULT_MS + int(1000 * (stall_s(3) - 3))
+
+
 def check_end(server: FaultyServer, text: bytes, limit_s: float) -> None:
     assert b'"error"' in text
     assert b"the engine failed after" in text
@@ -168,7 +173,7 @@ def test_a_gpu_that_hangs_in_the_self_test(tmp_path: Path, socket_folder: Path) 
     port = free_port()
     limits = ("-np", "1", "--stall-timeout", "3", "--stop-timeout", "2")
     env = fault_environment(socket_folder / "faults")
-    env["UNPACED_OCCUPY_AT_LAUNCH"] = str(FAULT_MS)
+    env["UNPACED_OCCUPY_AT_LAUNCH"] = str(hang_ms())
     log = tmp_path / "log"
     process = ServerProcess(faulty_command(port, *limits), env, port, log)
     try:
@@ -188,7 +193,7 @@ def test_a_kernel_of_ours_that_hangs_in_its_test(
     port = free_port()
     limits = ("-np", "1", "--stall-timeout", "3", "--stop-timeout", "2", "--kernels", kernels)
     env = fault_environment(socket_folder / "faults")
-    env |= {"UNPACED_HANG_AT_KERNEL": str(number), "UNPACED_HANG_MS": str(FAULT_MS)}
+    env |= {"UNPACED_HANG_AT_KERNEL": str(number), "UNPACED_HANG_MS": str(hang_ms())}
     env["XDG_CACHE_HOME"] = str(tmp_path)  # auto measures anew
     log = tmp_path / "log"
     process = ServerProcess(faulty_command(port, *limits, model=model), env, port, log)
