@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from engine_ext.loading.config import CacheType as CacheType
     from engine_ext.loading.config import EngineConfig as EngineConfig
     from engine_ext.loading.config import StepKernels as StepKernels
+    from engine_ext.loading.decode_loop import COMPILING_PATIENCE as COMPILING_PATIENCE
     from engine_ext.loading.decode_loop import Card as Card
     from engine_ext.loading.decode_loop import DecodeLoop as DecodeLoop
     from engine_ext.loading.devices import Device as Device
@@ -82,6 +83,7 @@ _HOMES = {
     "CacheType": "loading.config",
     "StepKernels": "loading.config",
     "Card": "loading.decode_loop",
+    "COMPILING_PATIENCE": "loading.decode_loop",
     "DecodeLoop": "loading.decode_loop",
     "Device": "loading.devices",
     "Engine": "engine.engine",

@@ -131,6 +131,8 @@ void bind_engine(nb::module_& m) {
       .def("load_progress", [](PyEngine& self) { return self.get().load_progress(); })
       .def("gpu_test_age_us",
            [](PyEngine& self) { return self.get().decode_thread().gpu_test_age_us(); })
+      .def("gpu_test_compiles",
+           [](PyEngine& self) { return self.get().decode_thread().gpu_test_compiles(); })
       .def("is_lost", [](PyEngine& self) { return self.get().decode_thread().is_lost(); })
       .def("progress", [](PyEngine& self) { return self.get().decode_thread().progress(); })
       .def("counters", &counters, nb::sig("def counters(self) -> dict[str, typing.Any]"))

@@ -104,6 +104,7 @@ struct alignas(128) Counters {
   Counter n_nodes;       // of graphs that the CPU has begun: the heartbeat within a step
   // Steady clock: when a test of the GPU's kernels began while the model loads; 0: none runs.
   Counter gpu_test_us;
+  Counter gpu_test_compiles;  // 1: the driver compiles kernels in it, for minutes
 };
 
 }  // namespace unpaced

@@ -111,6 +111,10 @@ class DecodeThread {
   [[nodiscard]] std::int64_t heartbeat_age_us() const noexcept;
   // Microseconds since a test of the GPU's kernels began while the model loads; 0: none runs.
   [[nodiscard]] std::int64_t gpu_test_age_us() const noexcept;
+  // Whether the driver compiles kernels in such a test.
+  [[nodiscard]] bool gpu_test_compiles() const noexcept {
+    return counters_.gpu_test_compiles.get() != 0;
+  }
   // After state kFailed: the thread has left behind what cannot be freed.
   [[nodiscard]] bool is_lost() const noexcept { return is_lost_; }
   // Any thread. Another number whenever the thread has moved, within a long step too; -1 while it

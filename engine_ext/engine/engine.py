@@ -216,9 +216,9 @@ class Engine:
         return self._native.load_progress()
 
     @property
-    def gpu_test_s(self) -> float:
-        """Seconds of the GPU's test at hand while the model loads; 0: none. Long: the GPU hangs."""
-        return self._native.gpu_test_age_us() / 1e6
+    def gpu_test(self) -> tuple[float, bool]:
+        """Seconds of the GPU's test at hand as it loads (0: none); if the driver compiles in it."""
+        return self._native.gpu_test_age_us() / 1e6, self._native.gpu_test_compiles()
 
     @property
     def placement(self) -> Placement:

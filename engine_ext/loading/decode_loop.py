@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-_COMPILING_PATIENCE: Final = 10.0
+COMPILING_PATIENCE: Final = 10.0
+"""See DecodeLoop.patience."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class DecodeLoop:
         The driver takes up to a minute or two for a file of kernels, in the midst of the first
         prompt that needs one.
         """
-        return _COMPILING_PATIENCE if self.compiled_from else 1.0
+        return COMPILING_PATIENCE if self.compiled_from else 1.0
 
     @classmethod
     def of_report(cls, report: Mapping[str, Any], loop: str) -> Self:

@@ -157,7 +157,8 @@ async def test_logits_that_are_not_finite_end_the_request_within_the_loop(
 ) -> None:
     config = EngineConfig(model_path=models["llama"], n_ctx=1024, n_threads=1)
     async with Engine(config) as engine:
-        tokens = await tokens_of(engine, GREEDY, 60)
+        tokens = await tokens_of(engine, SAMPLED, 60)
+    # Drawn: a greedy text may repeat itself from early on, which one does hangs on the card's code.
     at = next(i for i in range(20, 60) if tokens[i] not in tokens[:i] and tokens[i] > 400)
     path = tmp_path / "nan.gguf"
     write_random_model(path, "llama", nan_token=tokens[at])
@@ -165,11 +166,11 @@ async def test_logits_that_are_not_finite_end_the_request_within_the_loop(
     for loop in loops:
         config = EngineConfig(model_path=path, n_ctx=1024, n_threads=1, decode_loop=loop)
         async with Engine(config) as engine:
-            request = SequenceRequest(prompt=[1, *range(300, 340)], sampling=GREEDY, max_tokens=60)
+            request = SequenceRequest(prompt=[1, *range(300, 340)], sampling=SAMPLED, max_tokens=60)
             for _ in range(2):  # the first one's cells are gone
                 events = [e async for e in engine.submit(request)]
                 assert FinishReason(events[-1].finish_reason) is FinishReason.NON_FINITE
                 found = [e.token for e in events if e.kind == EventKind.TOKEN]
                 assert found == tokens[: at + 1]
             # The slot serves what does not meet that token.
-            assert await tokens_of(engine, GREEDY, at) == tokens[:at]
+            assert await tokens_of(engine, SAMPLED, at) == tokens[:at]

@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Final
 
-from engine_ext import EngineState
+from engine_ext import COMPILING_PATIENCE, EngineState
 
 if TYPE_CHECKING:
     from engine_ext import Engine
@@ -32,8 +32,8 @@ class EngineWatch:
 
         Reading a model may take any time; only tests of the GPU's kernels are known to be short.
         """
-        silence_s = engine.gpu_test_s
-        if not 0 < self._limit_s < silence_s:
+        silence_s, compiles = engine.gpu_test
+        if not 0 < self._limit_s * (COMPILING_PATIENCE if compiles else 1) < silence_s:
             return None
         return (
             f"the GPU has given no sign of life for {silence_s:.0f} s in the tests of its kernels; "

@@ -7,8 +7,7 @@
 #include <string>
 
 #include "decode/engine_lost.h"
-#include "decode/event_publisher.h"
-#include "device/draw/sample_kernels.h"
+#include "device/card/gpu_test.h"
 
 namespace unpaced {
 namespace {
@@ -46,9 +45,8 @@ std::unique_ptr<PromptGraphs> start_prompts(const Model& model, const EngineConf
                                             Counters& counters, DecodeLoopReport& report) {
   report.prompts_why = obstacle(config);
   if (!report.prompts_why.empty()) return nullptr;
-  // The driver may compile kernels for minutes before it launches them.
-  const CardCode code = step_kernel_code();
-  if (code.ptx == code.binary) counters.gpu_test_us.set(static_cast<std::uint64_t>(steady_us()));
+  GpuTest watched(counters);
+  watched.begin();
   std::unique_ptr<PromptGraphs> prompts;
   try {
     prompts = make_tested(model, config, counters);
@@ -58,7 +56,7 @@ std::unique_ptr<PromptGraphs> start_prompts(const Model& model, const EngineConf
   } catch (const std::exception& e) {
     report.prompts_why = e.what();
   }
-  counters.gpu_test_us.set(0);
+  watched.end();
   llama_memory_clear(llama_get_memory(model.context()), true);
   return prompts;
 }

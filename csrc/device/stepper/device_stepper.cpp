@@ -7,7 +7,7 @@
 
 #include "decode/engine_lost.h"
 #include "decode/event_publisher.h"
-#include "device/draw/sample_kernels.h"
+#include "device/card/gpu_test.h"
 #include "device/loop/self_test/lane_trials.h"
 #include "device/loop/self_test/loop_self_test.h"
 #include "grammar/token_mask.h"
@@ -54,26 +54,21 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
 }
 
 void DeviceStepper::prepare(std::int32_t n_slots) {
-  const CardCode code = step_kernel_code();
-  // The driver may compile kernels for minutes before it launches them.
-  const bool is_watched = code.ptx == code.binary;
-  const auto begin_test = [&] {
-    if (is_watched) counters_.gpu_test_us.set(static_cast<std::uint64_t>(steady_us()));
-  };
-  begin_test();
+  GpuTest watched(counters_);
+  watched.begin();
   step_.prepare(bridge_, stall_);
-  begin_test();
+  watched.begin();
   test(n_slots);
-  begin_test();
+  watched.begin();
   if (loop_.n_lanes() > 1) {
     step_.prepare_rows(bridge_, static_cast<std::int32_t>(loop_.n_lanes()), stall_);
-    begin_test();
+    watched.begin();
     lane_steps_ = LaneTrials(*model_, bridge_, loop_, step_, stall_).run(kernels_);
     if (step_.has_rows_as_alone()) policy_.limit_company(step_.n_row_cells());
   }
-  begin_test();
+  watched.begin();
   loop_.prepare_windows();
-  counters_.gpu_test_us.set(0);
+  watched.end();
   counters_.n_window_graphs.set(loop_.n_graphs());
 }
 

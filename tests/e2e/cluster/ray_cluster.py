@@ -31,6 +31,7 @@ class Cluster:
     """Replicas behind one address."""
 
     def __init__(self, port: int, folder: Path) -> None:
+        self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self._folder = folder
 
@@ -51,8 +52,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def ray_serve(**arguments: Any) -> Iterator[Cluster]:
-    """`serve run` of the deployed file, but for the port and these `args`."""
+def ray_serve(n_cpus: int = 4, **arguments: Any) -> Iterator[Cluster]:
+    """`serve run` of the deployed file, but for the port and these `args`.
+
+    Ray has `n_cpus` to give to replicas, more than the machine may have.
+    """
     config = yaml.safe_load(DEPLOYED.read_text())
     port = free_port()
     config["http_options"]["port"] = port
@@ -66,7 +70,8 @@ def ray_serve(**arguments: Any) -> Iterator[Cluster]:
             "RAY_USAGE_STATS_ENABLED": "0",
             "PATH": f"{BIN}:{os.environ['PATH']}",
         }
-        ray = [str(BIN / "ray"), "start", "--head", "--num-cpus=4", "--disable-usage-stats"]
+        ray = [str(BIN / "ray"), "start", "--head", f"--num-cpus={n_cpus}"]
+        ray += ["--disable-usage-stats"]
         head = free_port()
         # By default its workers have ports of the same range as `free_port`.
         ray += ["--min-worker-port=0", "--max-worker-port=0"]

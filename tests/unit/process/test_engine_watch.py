@@ -30,7 +30,7 @@ class WatchedEngine:
         self.state = EngineState.READY
         self.error = ""
         self.progress: int | None = 1
-        self.gpu_test_s = 0.0
+        self.gpu_test = 0.0, False
         self.decode_loop = decode_loop("")
 
 
@@ -84,11 +84,15 @@ def test_no_limit() -> None:
 def test_a_gpu_that_hangs_while_its_kernels_are_tested() -> None:
     engine = WatchedEngine()
     watch, patient = EngineWatch(limit_s=10, period_s=1), EngineWatch(limit_s=0, period_s=1)
-    for engine.gpu_test_s, is_lost in ((0.0, False), (9.9, False), (10.1, True)):
+    for silence_s, is_lost in ((0.0, False), (9.9, False), (10.1, True)):
+        engine.gpu_test = silence_s, False
         why = watch.look_at_load(cast(Engine, engine))
         assert (why is not None) == is_lost
         assert patient.look_at_load(cast(Engine, engine)) is None
     assert "no sign of life for 10 s" in (why or "")
+    for silence_s, is_lost in ((99.9, False), (100.1, True)):
+        engine.gpu_test = silence_s, True
+        assert (watch.look_at_load(cast(Engine, engine)) is not None) == is_lost
 
 
 def test_a_failed_engine_is_lost_at_once() -> None:
