@@ -51,7 +51,7 @@ async def main() -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--like", type=Path)
     arguments = parser.parse_args()
-    made = {}
+    made: dict[str, list[int]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in RANDOM:
             write_random_model(Path(folder) / name, name)
