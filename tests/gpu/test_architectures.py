@@ -152,16 +152,31 @@ async def test_reordered_graphs_are_refused(
             pass
 
 
+async def loads(config: EngineConfig) -> bool:
+    """False where the start's own test meets the token whose row is not finite."""
+    try:
+        async with Engine(config):
+            return True
+    except ModelLoadError as error:
+        assert "no finite logit" in str(error)
+        return False
+
+
 async def test_logits_that_are_not_finite_end_the_request_within_the_loop(
     models: dict[str, Path], tmp_path: Path
 ) -> None:
     config = EngineConfig(model_path=models["llama"], n_ctx=1024, n_threads=1)
     async with Engine(config) as engine:
         tokens = await tokens_of(engine, SAMPLED, 60)
-    # Drawn: a greedy text may repeat itself from early on, which one does hangs on the card's code.
-    at = next(i for i in range(20, 60) if tokens[i] not in tokens[:i] and tokens[i] > 400)
     path = tmp_path / "nan.gguf"
-    write_random_model(path, "llama", nan_token=tokens[at])
+    # Drawn, not greedy: what a greedy text repeats, and from where on, hangs on the card's code.
+    for at in (i for i in range(20, 60) if tokens[i] not in tokens[:i] and tokens[i] > 400):
+        write_random_model(path, "llama", nan_token=tokens[at])
+        config = EngineConfig(model_path=path, n_ctx=1024, n_threads=1, decode_loop="device")
+        if await loads(config):
+            break
+    else:
+        pytest.fail("the start's test meets all of them")
     loops: tuple[Loop, ...] = ("host", "ahead", "device")
     for loop in loops:
         config = EngineConfig(model_path=path, n_ctx=1024, n_threads=1, decode_loop=loop)
