@@ -16,16 +16,14 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from tests.bench.bench_defaults import prompt
+from tests.bench.crowds.bench_streams import body
 from tests.bench.rig.crowd_client import Crowd
 from tests.bench.rig.hardware import describe_hardware
 from tests.bench.rig.server_process import free_port, running, unpaced_command
-from tests.e2e.cluster.ray_cluster import ray_serve
+from tests.e2e.cluster.ray_cluster import HAS_HA_PROXY, ray_serve
 
 N_CELLS_PER_SLOT = 512
-N_WORDS = 12
 WARM_UP_S = 3.0
 
 
@@ -37,12 +35,6 @@ class Rate:
     """0: a server without Ray."""
     tokens_per_s: float
     n_requests: int
-
-
-def body(number: int, n_tokens: int) -> dict[str, Any]:
-    """A request that ends by its limit."""
-    text = prompt(number, N_WORDS)
-    return {"prompt": text, "n_predict": n_tokens, "ignore_eos": True, "seed": number}
 
 
 def measure(port: int, n_clients: int, n_tokens: int, seconds: float) -> tuple[float, int]:
@@ -100,15 +92,10 @@ def main() -> None:
         rates.append(Rate(replicas=replicas, tokens_per_s=rate, n_requests=n_requests))
         print(f"{replicas} replicas: {rate:.0f} tokens/s, {n_requests} requests", flush=True)
     if arguments.out:
-        found = {"hardware": describe_hardware(), "flags": flags, "ha_proxy": _ha_proxy()}
+        found = {"hardware": describe_hardware(), "flags": flags, "ha_proxy": HAS_HA_PROXY}
         found |= {"gpus": arguments.gpus, "cpus": arguments.cpus}
         found |= {"rates": [asdict(rate) for rate in rates]}
         arguments.out.write_text(json.dumps(found, indent=1))
-
-
-def _ha_proxy() -> bool:
-    """Whether Ray is told to put HAProxy in front instead of its own proxy."""
-    return os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
 
 
 if __name__ == "__main__":

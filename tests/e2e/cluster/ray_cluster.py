@@ -20,6 +20,9 @@ DEPLOYED: Final = Path(__file__).resolve().parents[3] / "deploy" / "ray" / "unpa
 # Where `ray` and `serve` are: this environment's, or that of UNPACED_RAY_BIN.
 BIN: Final = Path(os.environ.get("UNPACED_RAY_BIN") or Path(sys.executable).parent)
 
+HAS_HA_PROXY: Final = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
+"""Ray, started from here, puts HAProxy in front; it takes no router of sessions then."""
+
 
 def why_no_ray() -> str:
     """Why there is none to test with; empty: there is one."""

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.cluster.ray_cluster import Cluster, ray_serve, why_no_ray
+from tests.e2e.cluster.ray_cluster import HAS_HA_PROXY, Cluster, ray_serve, why_no_ray
 from tests.support.faults.frozen_thread import CannotFreeze, frozen, thread_of
 from tests.support.patience import patience
 from tests.support.server import serving
@@ -21,9 +21,6 @@ from tests.support.server import serving
 PATH = "/v1/completions"
 TEXT: dict[str, Any] = {"prompt": "Once upon a time", "max_tokens": 40, "seed": 5}
 LONG: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "max_tokens": 1800}
-
-# Ray takes no router of sessions then.
-HAS_HA_PROXY = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
 
 pytestmark = [pytest.mark.packaging, pytest.mark.skipif(bool(why_no_ray()), reason=why_no_ray())]
 
