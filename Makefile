@@ -60,8 +60,8 @@ dist: $(STAMPS)/venv  ## Wheels for other machines, in dist/; PYTHONS="python3.1
 	@$(PY) scripts/wheels/make_dist.py --profile "$(PROFILE)" --cuda-archs "$(CUDA_ARCHS)" --jobs $(JOBS) \
 	  $(PYTHONS:%=--python %)
 
-# Two files of tests at a time, since half of a test's time is waiting; one where a card's memory would be shared.
-TEST_PROCESSES := $(if $(wildcard /dev/nvidia0),0,2)
+# Three files of tests at a time on two cores, since a part of a test's time is waiting; one where a card's memory would be shared.
+TEST_PROCESSES := $(if $(wildcard /dev/nvidia0),0,3)
 
 test: test-begin lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
 	@echo "pytest"
@@ -175,8 +175,8 @@ $(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/packag
 	@touch $@
 
 # ctest three times: without a sanitizer what they leave to it, ThreadSanitizer, AddressSanitizer. The build trees stay:
-# later only what changed is compiled. Two tests
-# at a time, since most of their time is waiting; not while others are compiled, since some of them want both cores.
+# later only what changed is compiled. Three tests
+# at a time, since much of their time is waiting; not while others are compiled, since some of them want both cores.
 cpp-tests: $(STAMPS)/dev
 	@for sanitizer in plain $(SANITIZERS); do \
 	  folder=.build/cpp-$$sanitizer; target=all; select=; \
@@ -186,5 +186,5 @@ cpp-tests: $(STAMPS)/dev
 	      -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
 	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/plain//') && \
 	    $(VENV)/bin/cmake --build $$folder --target $$target"; \
-	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --parallel 2 $$select; \
+	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --parallel 3 $$select; \
 	done

@@ -16,6 +16,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.bench.crowds.bench_streams import body
 from tests.bench.rig.crowd_client import Crowd
@@ -74,7 +75,7 @@ def main() -> None:
     flags = f"-m {arguments.model.resolve()} -np {arguments.slots} --kv-unified"
     flags += f" -c {N_CELLS_PER_SLOT * arguments.slots}"
     load = 2 * arguments.slots, arguments.tokens, arguments.seconds
-    rates = []
+    rates: list[Rate] = []
     for replicas in arguments.order:
         if replicas:
             asked = {"replicas": replicas, "gpus": arguments.gpus, "cpus": arguments.cpus}
@@ -91,11 +92,15 @@ def main() -> None:
                 rate, n_requests = measure(port, *load)
         rates.append(Rate(replicas=replicas, tokens_per_s=rate, n_requests=n_requests))
         print(f"{replicas} replicas: {rate:.0f} tokens/s, {n_requests} requests", flush=True)
-    if arguments.out:
-        found = {"hardware": describe_hardware(), "flags": flags, "ha_proxy": HAS_HA_PROXY}
-        found |= {"gpus": arguments.gpus, "cpus": arguments.cpus}
-        found |= {"rates": [asdict(rate) for rate in rates]}
-        arguments.out.write_text(json.dumps(found, indent=1))
+        if arguments.out:  # each time: a round takes half a minute, and may be the last one
+            arguments.out.write_text(json.dumps(found(arguments, flags, rates), indent=1))
+
+
+def found(arguments: argparse.Namespace, flags: str, rates: list[Rate]) -> dict[str, Any]:
+    """What is kept of a run."""
+    machine = {"hardware": describe_hardware(), "flags": flags, "ha_proxy": HAS_HA_PROXY}
+    asked = {"gpus": arguments.gpus, "cpus": arguments.cpus}
+    return machine | asked | {"rates": [asdict(rate) for rate in rates]}
 
 
 if __name__ == "__main__":
