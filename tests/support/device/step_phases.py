@@ -61,6 +61,7 @@ def _program(main: Path, others: list[Path]) -> Path:
         raise FileNotFoundError("llama_cpp and its sources are not there; run `make build`")
     libraries = Path(spec.origin).parent / "lib"
     common = [*sorted((_DEVICE / "graph").glob("*.cpp")), _DEVICE / "phases" / "value_places.cpp"]
+    common.append(_CPP / "support" / "check.cpp")
     sources = [main, *common, *others]
     headers = [*(_CPP / "support").glob("*.h"), *_DEVICE.rglob("*.h")]
     digest = hashlib.sha256(repr((_FLAGS, libraries)).encode())

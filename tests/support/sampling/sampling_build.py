@@ -1,7 +1,8 @@
 """Compiles the sampling core and llama.cpp's samplers into one C library, for tests and benchmarks.
 
 The library (tests/unit/cpp/sampling/sampling_capi.cpp) goes to `.build/tests/`, anew when a source
-changes. It links the libllama of the installed llama_cpp package.
+changes. It links the libllama of the installed llama_cpp package, and the sampling core that the
+engine was linked with, unless a source is newer than that.
 """
 
 import hashlib
@@ -30,6 +31,15 @@ def _sources() -> list[Path]:
     return [_CAPI / "sampling_capi.cpp", *sorted((_ROOT / "csrc" / "sampling").rglob("*.cpp"))]
 
 
+def _engines_core(sources: list[Path]) -> Path | None:
+    """The archive that `make build` made, if it is of these sources."""
+    changed = max(source.stat().st_mtime for source in sources)
+    for archive in (_BUILD / "extension").glob("*/sampling/libsampling.a"):
+        if archive.stat().st_mtime > changed:
+            return archive
+    return None
+
+
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -38,7 +48,7 @@ def _run(command: list[str]) -> None:
 
 @one_at_a_time
 def compiled_library() -> Path:
-    """The library, compiled now if it is stale (half a minute of CPU).
+    """The library, compiled now if it is stale (up to half a minute of CPU).
 
     Raises: FileNotFoundError if `make build` is needed first, RuntimeError if it does not compile.
     """
@@ -54,8 +64,11 @@ def compiled_library() -> Path:
     link = [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lllama", "-lggml", "-lggml-base"]
     digest = hashlib.sha256(repr((compiler, _FLAGS, libraries)).encode())
     headers = sorted([*(_ROOT / "csrc").rglob("*.h"), *(_CAPI.parent / "support").glob("*.h")])
-    for path in [*_sources(), *headers, *(_ROOT / "csrc").rglob("*.inc")]:
+    read = [*_sources(), *headers, *(_ROOT / "csrc").rglob("*.inc")]
+    for path in read:
         digest.update(path.read_bytes())
+    core = _engines_core([path for path in read if _ROOT / "csrc" in path.parents])
+    sources = _sources() if core is None else _sources()[:1]
     target = _BUILD / "tests" / f"sampling_capi-{digest.hexdigest()[:16]}.so"
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -65,13 +78,14 @@ def compiled_library() -> Path:
             tempfile.TemporaryDirectory(dir=target.parent) as folder,
             ThreadPoolExecutor(os.cpu_count()) as pool,
         ):
-            objects = [Path(folder) / f"{source.stem}.o" for source in _sources()]
+            objects = [Path(folder) / f"{source.stem}.o" for source in sources]
             commands = [
                 [*command, "-c", str(source), "-o", str(made)]
-                for source, made in zip(_sources(), objects, strict=True)
+                for source, made in zip(sources, objects, strict=True)
             ]
             for _ in pool.map(_run, commands):
                 pass
+            objects += [] if core is None else [core]
             _run([*command, "-shared", *map(str, objects), "-o", str(partial), *link])
         for stale in target.parent.glob("sampling_capi-*.so"):
             stale.unlink()
