@@ -186,9 +186,10 @@ async def test_what_idle_slots_hold_is_copied_before_it_is_displaced() -> None:
         requests = [SequenceRequest(prompt=text, sampling=GREEDY, max_tokens=200) for text in texts]
         crowd = await asyncio.gather(*(events_of(engine, request) for request in requests))
         assert engine.stats().n_cache_states == 0
-        n_early = -1
-        while n_early != (now := engine.stats().n_cache_early_bytes) or now == 0:
-            n_early = now
+        n_early, n_times = 0, 0
+        while n_early == 0 or n_times < 5:  # a busy machine has pauses between copies
+            now = engine.stats().n_cache_early_bytes
+            n_early, n_times = now, n_times + 1 if now == n_early else 0
             await asyncio.sleep(0.2)
         newcomer = await engine.tokenize("Mia and her brother")
         alone = SequenceRequest(prompt=newcomer, sampling=GREEDY, max_tokens=100)
