@@ -75,18 +75,10 @@ void launch_columns(const Build& build, const Plan& plan, const Card& card, cuda
   }
 }
 
-// kWarps: ggml's for up to four columns. For more it has half as many, and a warp is alone, which
-// it can be with all of them as well: then with as many rows as its registers have sums for.
+// A warp by itself has all of ggml's warps' sums.
 template <class Format, int kWarps>
-void launch_build(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
-  constexpr int kHeld = kHeldValues / Step<Format>::kValues;
-  if (build.held) {
-    launch_shape<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan, card, stream);
-  } else if (build.wide) {
-    launch_columns<Format, kWarps, true>(build, plan, card, stream);
-  } else if (build.columns > 1 && plan.warps != kWarps) {
-    launch_columns<Format, kWarps / 2, false>(build, plan, card, stream);
-  } else if (build.columns == 8) {
+void launch_alone(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
+  if (build.columns == 8) {
     launch_shape<Shape<Format, kWarps, 2, 8, false, 0>>(plan, card, stream);
   } else if (build.columns == 4) {
     launch_shape<Shape<Format, kWarps, 4, 4, false, 0>>(plan, card, stream);
@@ -96,6 +88,27 @@ void launch_build(const Build& build, const Plan& plan, const Card& card, cudaSt
     launch_shape<Shape<Format, kWarps, 2, 1, false, 0>>(plan, card, stream);
   } else {
     launch_shape<Shape<Format, kWarps, 4, 1, false, 0>>(plan, card, stream);
+  }
+}
+
+// kWarps: ggml's for up to four columns. For more it has half as many, and a warp is alone, which
+// it can be with all of them as well: then with as many rows as its registers have sums for.
+template <class Format, int kWarps>
+void launch_build(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
+  if constexpr (HasQuads<Format>) {
+    if (build.quads) return launch_build<Quad<Format>, kWarps>(build, plan, card, stream);
+  }
+  constexpr int kHeld = kHeldValues / Step<Format>::kValues;
+  if (build.held) {
+    launch_shape<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan, card, stream);
+  } else if constexpr (kIsQuad<Format>) {
+    launch_alone<Format, kWarps>(build, plan, card, stream);
+  } else if (build.wide) {
+    launch_columns<Format, kWarps, true>(build, plan, card, stream);
+  } else if (build.columns > 1 && plan.warps != kWarps) {
+    launch_columns<Format, kWarps / 2, false>(build, plan, card, stream);
+  } else {
+    launch_alone<Format, kWarps>(build, plan, card, stream);
   }
 }
 
@@ -131,10 +144,16 @@ void launch_column_pair(const Build& build, const PlanPair& plans, const Card& c
 // Two formats' builds of two rows, and of several columns (as launch_build).
 template <class First, class Second, int kWarps>
 void launch_pair(const Build& build, const PlanPair& plans, const Card& card, cudaStream_t stream) {
-  if (build.wide)
-    return launch_column_pair<First, Second, kWarps, true>(build, plans, card, stream);
-  if (build.columns > 1 && plans.first.warps != kWarps)
-    return launch_column_pair<First, Second, kWarps / 2, false>(build, plans, card, stream);
+  if constexpr (HasQuads<First> && HasQuads<Second>) {
+    if (build.quads)
+      return launch_pair<Quad<First>, Quad<Second>, kWarps>(build, plans, card, stream);
+  }
+  if constexpr (!kIsQuad<First>) {
+    if (build.wide)
+      return launch_column_pair<First, Second, kWarps, true>(build, plans, card, stream);
+    if (build.columns > 1 && plans.first.warps != kWarps)
+      return launch_column_pair<First, Second, kWarps / 2, false>(build, plans, card, stream);
+  }
   if (build.columns == 8) {
     launch_shapes<Shape<First, kWarps, 2, 8, false, 0>, Shape<Second, kWarps, 2, 8, false, 0>>(
         plans, card, stream);

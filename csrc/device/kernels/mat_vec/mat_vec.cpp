@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "device/kernels/mat_vec/plan.h"
 #include "device/kernels/weights/float_weights.h"
 #include "device/kernels/weights/k_quants.h"
+#include "device/kernels/weights/lane_quads.h"
 #include "device/kernels/weights/small_blocks.h"
 
 namespace unpaced {
@@ -24,13 +26,18 @@ struct Format {
   WeightFormat name;
   mat_vec::FormatFacts facts;
   mat_vec::LaunchFormat launch;
+  std::optional<mat_vec::FormatFacts> quads = {};
 };
 
 constexpr std::array<Format, 11> kFormats = {{
-    {WeightFormat::kQ4_K, mat_vec::facts_of<mat_vec::Q4K>(), mat_vec::launch_q4_k},
-    {WeightFormat::kQ5_K, mat_vec::facts_of<mat_vec::Q5K>(), mat_vec::launch_q5_k},
-    {WeightFormat::kQ6_K, mat_vec::facts_of<mat_vec::Q6K>(), mat_vec::launch_q6_k},
-    {WeightFormat::kQ8_0, mat_vec::facts_of<mat_vec::Q8_0>(), mat_vec::launch_q8_0},
+    {WeightFormat::kQ4_K, mat_vec::facts_of<mat_vec::Q4K>(), mat_vec::launch_q4_k,
+     mat_vec::facts_of<mat_vec::Quad<mat_vec::Q4K>>()},
+    {WeightFormat::kQ5_K, mat_vec::facts_of<mat_vec::Q5K>(), mat_vec::launch_q5_k,
+     mat_vec::facts_of<mat_vec::Quad<mat_vec::Q5K>>()},
+    {WeightFormat::kQ6_K, mat_vec::facts_of<mat_vec::Q6K>(), mat_vec::launch_q6_k,
+     mat_vec::facts_of<mat_vec::Quad<mat_vec::Q6K>>()},
+    {WeightFormat::kQ8_0, mat_vec::facts_of<mat_vec::Q8_0>(), mat_vec::launch_q8_0,
+     mat_vec::facts_of<mat_vec::Quad<mat_vec::Q8_0>>()},
     {WeightFormat::kQ4_0, mat_vec::facts_of<mat_vec::Q4_0>(), mat_vec::launch_q4_0},
     {WeightFormat::kQ5_0, mat_vec::facts_of<mat_vec::Q5_0>(), mat_vec::launch_q5_0},
     {WeightFormat::kIq4Xs, mat_vec::facts_of<mat_vec::Iq4Xs>(), mat_vec::launch_iq4_xs},
@@ -127,6 +134,12 @@ constexpr Build kOneColumn[] = {
     {.rows = 2, .launches_at_once = 2},
     {.rows = 2, .held = true, .blocks_per_multiprocessor = 2},
     {.rows = 2, .stage_bytes = 2304},
+    {.rows = 2, .quads = true, .blocks_per_multiprocessor = 2},
+    {.rows = 4, .quads = true, .blocks_per_multiprocessor = 2},
+    {.rows = 4, .quads = true, .launches_at_once = 2},
+    {.rows = 2, .quads = true, .launches_at_once = 2},
+    {.rows = 2, .held = true, .quads = true, .blocks_per_multiprocessor = 2},
+    {.rows = 4, .quads = true, .blocks_per_multiprocessor = 2, .stage_bytes = 9216},
 };
 
 // Builds for several: in the order of up to four, teams of as many warps as ggml has, or of two
@@ -194,6 +207,8 @@ struct Variant {
 
 bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts) {
   if (parts.each.size() > 1 && build.columns == 1 && build.rows != 2) return false;
+  const auto has_quads = [](const Format* format) { return format->quads.has_value(); };
+  if (build.quads && !std::ranges::all_of(parts.formats, has_quads)) return false;
   if (!build.held) return true;
   return mat_vec.n_values <= mat_vec::kHeldValues && !mat_vec.expert_has_input;
 }
@@ -219,10 +234,14 @@ std::vector<Build> builds_for(const MatVec& mat_vec, const Parts& parts) {
   if (columns > 2) {
     for (const std::int32_t bytes : {9216, 4608})
       builds.push_back({.rows = columns == 4 ? 4 : 2, .columns = columns, .stage_bytes = bytes});
+    for (const std::int32_t bytes : {9216, 4608})
+      builds.push_back({.rows = columns == 4 ? 4 : 2, .columns = columns, .quads = true, .stage_bytes = bytes});
     return builds;
   }
   builds.push_back({.rows = 2, .columns = 2, .blocks_per_multiprocessor = 2});
   builds.push_back({.rows = 2, .columns = 2, .launches_at_once = 2});
+  builds.push_back({.rows = 2, .columns = 2, .quads = true, .blocks_per_multiprocessor = 2});
+  builds.push_back({.rows = 2, .columns = 2, .quads = true, .launches_at_once = 2});
   return builds;
 }
 
@@ -252,9 +271,10 @@ std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, cons
     Variant variant{build, {}};
     for (std::size_t i = 0; i < parts.each.size(); ++i) {
       const MatVec& part = parts.each[i];
-      const auto plan =
-          mat_vec::plan_mat_vec(part, parts.formats[i]->facts, mat_vec::ggml_warps(part, card),
-                                build, card, n_bytes(part) / n_bytes(mat_vec));
+      const Format& format = *parts.formats[i];
+      const auto plan = mat_vec::plan_mat_vec(part, build.quads ? *format.quads : format.facts,
+                                              mat_vec::ggml_warps(part, card), build, card,
+                                              n_bytes(part) / n_bytes(mat_vec));
       if (plan) variant.plans.push_back(*plan);
     }
     if (variant.plans.size() == parts.each.size()) variants.push_back(std::move(variant));

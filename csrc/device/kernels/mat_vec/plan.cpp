@@ -35,7 +35,8 @@ void put_matrices(const MatVec& mat_vec, const Build& build, Task& task) {
   }
 }
 
-// The part of a row that is fetched at once: whole groups of one step for each of ggml's warps.
+// The part of a row that is fetched at once: whole groups of one step for each of ggml's warps, or
+// of quads a step for all of them.
 void put_slices(const FormatFacts& format, std::int32_t warps, const Build& build, Task& task) {
   const std::int32_t blocks = kLanes / format.threads;
   const std::int32_t group_bytes = warps * blocks * format.bytes;
@@ -91,6 +92,7 @@ std::int32_t ggml_warps(const MatVec& mat_vec, const Card& card) {
 std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& format,
                                  std::int32_t warps, const Build& build, const Card& card,
                                  double share) {
+  if (warps % format.lane_threads != 0) return std::nullopt;
   Plan plan;
   plan.warps = warps;
   Task& task = plan.task;
@@ -111,14 +113,14 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   task.glu = mat_vec.glu;
   task.n_blocks = mat_vec.n_values / format.values;
   task.n_steps = divided_up(task.n_blocks, kLanes / format.threads);
-  put_slices(format, warps, build, task);
+  put_slices(format, warps / format.lane_threads, build, task);
 
   const std::int32_t n_teams = kTeamsMax / (build.wide ? warps : 1);
   const std::int32_t vectors = std::max(task.n_inputs, build.columns);
   const std::int64_t inputs =
       build.held ? 0 : std::int64_t{vectors} * task.n_steps * format.input_words * 4 * kLanes;
   const std::int32_t sums =
-      build.wide ? n_teams * warps * build.rows * build.columns * 4 * kLanes : 0;
+      build.wide || build.quads ? n_teams * warps * build.rows * build.columns * 4 * kLanes : 0;
   // Each block takes a kilobyte that is not its own, and has its barriers outside.
   const std::int32_t n_beside = build.blocks_per_multiprocessor * build.launches_at_once;
   const std::int64_t budget = (card.shared_bytes_max + 1024) / n_beside - 2048;

@@ -8,6 +8,7 @@
 #include "device/kernels/card.h"
 #include "device/kernels/mat_vec.h"
 #include "device/kernels/mat_vec/task.h"
+#include "device/kernels/weights/lane_quads.h"
 
 namespace unpaced::mat_vec {
 
@@ -19,17 +20,22 @@ inline constexpr std::int32_t kTeamsMax = kBlockThreads / 32;
 struct FormatFacts {
   std::int32_t values;  // of a block
   std::int32_t bytes;
-  std::int32_t threads;       // of ggml's that share a block
+  std::int32_t threads;       // of ggml's that share a block, or of quads of them
   std::int32_t input_words;   // of a thread's part of a block
   std::int32_t alignment;     // of a block
   std::int32_t source_bytes;  // of the input, for one block
+  std::int32_t lane_threads;  // ggml's threads of which a lane does the work
 };
 
 template <class Format>
 constexpr FormatFacts facts_of() {
-  return {Format::kValues,    Format::kBytes,
-          Format::kThreads,   Format::kInputWords,
-          Format::kAlignment, Format::kSources * int{sizeof(typename Format::Source)}};
+  return {Format::kValues,
+          Format::kBytes,
+          Format::kThreads,
+          Format::kInputWords,
+          Format::kAlignment,
+          Format::kSources * int{sizeof(typename Format::Source)},
+          kIsQuad<Format> ? kQuad : 1};
 }
 
 // A kernel (product.h: Shape), and how it is launched.
@@ -38,6 +44,7 @@ struct Build {
   std::int32_t columns = 1;  // 1, 2, 4 or 8
   bool wide = false;         // teams of as many warps as ggml has
   bool held = false;         // inputs stay in registers
+  bool quads = false;        // lanes do four of ggml's threads' work each
   std::int32_t blocks_per_multiprocessor = 1;
   // Two: a block leaves room for one of the next launch, which then fetches its first weights
   // beside it.

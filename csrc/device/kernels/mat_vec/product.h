@@ -1,7 +1,8 @@
 // The work of a block of threads: its teams' chunks of rows, from fetching weights to storing sums.
 //
 // A team is one warp, with a sum for each of ggml's warps, or as many warps as ggml has, with one
-// sum each (summation.h). Each team has a ring of its own in shared memory: weights arrive while
+// sum each (summation.h); or one warp whose lanes do four of ggml's threads' work (lane_quads.h).
+// Each team has a ring of its own in shared memory: weights arrive while
 // earlier ones are multiplied. `Place` is what differs between the device and the host's tests:
 // who a thread is, where shared memory lies, how threads meet, how weights are fetched.
 #pragma once
@@ -10,6 +11,7 @@
 
 #include "device/kernels/mat_vec/shape.h"
 #include "device/kernels/mat_vec/task.h"
+#include "device/kernels/weights/lane_quads.h"
 #include "device/kernels/weights/row_totals.h"
 #include "device/kernels/weights/stored_inputs.h"
 #include "device/kernels/weights/summation.h"
@@ -26,6 +28,9 @@ class BlockWork {
   using Sums = typename Totals::Sums;
   static constexpr int kRows = Shape::kRows, kColumns = Shape::kColumns, kWarps = Shape::kWarps;
   static constexpr int kTeam = Shape::kTeam, kSums = Shape::kSums, kHeld = Shape::kHeld;
+  static constexpr bool kQuads = kIsQuad<Format>;
+  // Steps that have a sum each of a lane's.
+  static constexpr int kStepSums = kQuads ? 1 : kSums;
 
  public:
   UNPACED_BOTH BlockWork(const Task& task, Place& place) : task_(task), place_(place) {
@@ -130,7 +135,12 @@ class BlockWork {
   }
 
   UNPACED_BOTH void store_inputs() {
-    if constexpr (kColumns == 1) {
+    if constexpr (kQuads) {
+      if (task_.n_inputs * task_.n_steps * kQuad <= place_.n_threads() / kLanes)
+        store_quads<1>();
+      else
+        store_quads<4>();
+    } else if constexpr (kColumns == 1) {
       store_few_inputs();
     } else {
       store_many_inputs();
@@ -143,6 +153,33 @@ class BlockWork {
     for (std::int32_t vector = 0; vector < task_.n_inputs; ++vector) {
       for (std::int32_t step = place_.thread() / kLanes; step < task_.n_steps; step += n_warps)
         Stored::store(stored_step(vector, step), lane_, gathered(vector, step, lane_));
+    }
+  }
+
+  // A warp has one of a step's four threads at a time, or several at once: they come from far.
+  template <int kAtOnce>
+  UNPACED_BOTH void store_quads() {
+    using Single = typename Format::Single;
+    const std::int32_t n_warps = place_.n_threads() / kLanes;
+    const std::int32_t n = task_.n_inputs * task_.n_steps * kQuad;
+    for (std::int32_t first = place_.thread() / kLanes; first < n; first += kAtOnce * n_warps) {
+      typename Single::Input inputs[kAtOnce];
+      UNPACED_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        const std::int32_t at = first + i * n_warps < n ? first + i * n_warps : first;
+        const std::int32_t vector = task_.n_inputs == 1 ? 0 : at / kQuad / task_.n_steps;
+        const std::int32_t step = at / kQuad - vector * task_.n_steps;
+        const std::int32_t asked = step * Steps::kBlocks + block_;
+        const std::int32_t block = asked < task_.n_blocks ? asked : task_.n_blocks - 1;
+        const auto* from = reinterpret_cast<const typename Format::Source*>(
+            task_.input + vector * task_.input_stride);
+        inputs[i] = Single::gather(from + block * Format::kSources, kQuad * part_ + at % kQuad);
+      }
+      UNPACED_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        const std::int32_t at = first + i * n_warps;
+        if (at < n) Stored::store_one(stored_step(0, at / kQuad), lane_, at % kQuad, inputs[i]);
+      }
     }
   }
 
@@ -183,9 +220,18 @@ class BlockWork {
       const Input input = input_of(c);
       UNPACED_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const float before = sums.of[r][c][w];
-        const float after = Format::add(weights[r], input, before);
-        sums.of[r][c][w] = meets ? after : before;
+        if constexpr (kQuads) {
+          UNPACED_UNROLL
+          for (int k = 0; k < kQuad; ++k) {
+            const float before = sums.of[r][c][k];
+            const float after = Format::Single::add(weights[r].of[k], input.of[k], before);
+            sums.of[r][c][k] = meets ? after : before;
+          }
+        } else {
+          const float before = sums.of[r][c][w];
+          const float after = Format::add(weights[r], input, before);
+          sums.of[r][c][w] = meets ? after : before;
+        }
       }
     }
   }
@@ -203,18 +249,18 @@ class BlockWork {
       const std::uint8_t* at[kRows];
       UNPACED_UNROLL
       for (int r = 0; r < kRows; ++r) at[r] = rows[r] + s * Steps::kBytes;
-      add_step(at, meets(s), s % kWarps, [&](int) -> const Input& { return held[s]; }, sums);
+      add_step(at, meets(s), s % kStepSums, [&](int) -> const Input& { return held[s]; }, sums);
     }
   }
 
-  // The steps of a slice, kWarps at a time: this warp's own, or all of them.
+  // The steps of a slice, one for each of ggml's warps at a time: this warp's own, or all of them.
   UNPACED_BOTH void add_stored(const std::uint8_t* const (&rows)[kRows], std::int32_t first,
                                std::int32_t vector, Sums& sums) const {
     const std::int32_t left = task_.n_steps - first;
     const std::int32_t n = left < task_.slice_steps ? left : task_.slice_steps;
-    for (std::int32_t group = 0; group < n; group += kWarps) {
+    for (std::int32_t group = 0; group < n; group += kTeam * kStepSums) {
       UNPACED_UNROLL
-      for (int w = 0; w < kSums; ++w) {
+      for (int w = 0; w < kStepSums; ++w) {
         const std::int32_t s = group + (kTeam > 1 ? warp_ : w);
         if (s >= n) break;
         const std::uint8_t* at[kRows];
@@ -303,7 +349,7 @@ class BlockWork {
   Place& place_;
   int lane_, warp_, team_, block_, part_;
   std::uint8_t* ring_;
-  float* exchanged_;  // the team's sums; only a wide team has such memory
+  float* exchanged_;  // the team's sums; only a wide team and one of quads have such memory
   std::int32_t n_teams_;
   const std::uint8_t* next_row_ = nullptr;
   std::int32_t next_chunk_;

@@ -1,6 +1,8 @@
 // A mat-vec kernel's build as a type: what its teams of warps hold.
 #pragma once
 
+#include "device/kernels/weights/lane_quads.h"
+
 namespace unpaced::mat_vec {
 
 // kHeld: steps whose inputs a lane keeps in registers (one column; a row's slice is then the whole
@@ -13,7 +15,7 @@ struct Shape {
   static constexpr int kColumns = kColumns_;  // a power of two
   static constexpr bool kWide = kWide_;       // a team has kWarps warps
   static constexpr int kTeam = kWide ? kWarps : 1;
-  static constexpr int kSums = kWide ? 1 : kWarps;  // a row and column, a lane
+  static constexpr int kSums = kWide ? 1 : kWarps;  // a row and column, a lane; of quads four, too
   static constexpr int kHeld = kHeld_;
   // On a multiprocessor at least: so many share its registers.
   static constexpr int kBlocks = !kWide && kColumns * kSums > 8 ? 1 : 2;
@@ -25,6 +27,7 @@ struct Shape {
   // Of weights that are not quantised, ggml's warps come to an end each by itself: so many at most.
   static constexpr int kWarpsMax = 8;
   static_assert(!kWide || (kRows % 2 == 0 && kRows * kColumns % (2 * kWarps) == 0));
+  static_assert(!kIsQuad<Format> || (kWarps == kQuad && !kWide));
   static_assert(kHeld == 0 || (kColumns == 1 && !kWide));
 };
 

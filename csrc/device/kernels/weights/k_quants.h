@@ -42,6 +42,7 @@ struct TwoGroups : Q8Inputs<256> {
     float sums[2];
   };
   static constexpr int kInputWords = 8;
+  static constexpr std::uint32_t kCommonWords = 0x30;  // the scales (lane_quads.h)
 
   struct Weights {
     std::uint32_t words[4];  // weights of a byte
@@ -70,7 +71,7 @@ struct TwoGroups : Q8Inputs<256> {
   // The block's two F16 numbers and twelve bytes of six-bit scales and minima.
   UNPACED_BOTH static void load_scales(const std::uint8_t* block, int part, Weights& weights) {
     std::uint32_t header[4];
-    load_header(block, header);
+    load_four_words(block, header);
     weights.scale = half_value(header[0] & 0xffffU);
     weights.minimum = half_value(header[0] >> 16);
     // Two groups' scales and minima as the bytes of one word. Groups 0 to 3 have all six bits in a
@@ -104,14 +105,13 @@ struct TwoGroups : Q8Inputs<256> {
     return sum(before, fused(scaled_sum, weights.scale, -subtracted));
   }
 
- private:
-  UNPACED_BOTH static void load_header(const std::uint8_t* block, std::uint32_t (&header)[4]) {
-#if defined(__CUDA_ARCH__)
-    const uint4 words = *reinterpret_cast<const uint4*>(block);
-    header[0] = words.x, header[1] = words.y, header[2] = words.z, header[3] = words.w;
-#else
-    std::memcpy(header, block, sizeof header);
-#endif
+ protected:
+  // Threads 4 * pair and the next three have the same scales.
+  UNPACED_BOTH static void load_common_scales(const std::uint8_t* block, int pair,
+                                              Weights (&weights)[4]) {
+    load_scales(block, 4 * pair, weights[0]);
+    UNPACED_UNROLL
+    for (int k = 1; k < 4; ++k) weights[k] = weights[0];
   }
 };
 
@@ -131,6 +131,21 @@ struct Q4K : TwoGroups {
       weights.words[2 + i] = (word >> 4) & 0x0f0f0f0fU;
     }
     return weights;
+  }
+
+  // Of threads 4 * pair and the next three.
+  UNPACED_BOTH static void load_quad(const std::uint8_t* block, int pair, Weights (&weights)[4]) {
+    load_common_scales(block, pair, weights);
+    UNPACED_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      std::uint32_t words[4];
+      load_four_words(block + 16 + 32 * pair + 16 * i, words);
+      UNPACED_UNROLL
+      for (int k = 0; k < 4; ++k) {
+        weights[k].words[i] = words[k] & 0x0f0f0f0fU;
+        weights[k].words[2 + i] = (words[k] >> 4) & 0x0f0f0f0fU;
+      }
+    }
   }
 };
 
@@ -154,6 +169,24 @@ struct Q5K : TwoGroups {
     }
     return weights;
   }
+
+  // Of threads 4 * pair and the next three.
+  UNPACED_BOTH static void load_quad(const std::uint8_t* block, int pair, Weights (&weights)[4]) {
+    load_common_scales(block, pair, weights);
+    UNPACED_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      std::uint32_t words[4];
+      std::uint32_t high_words[4];
+      load_four_words(block + 48 + 32 * pair + 16 * i, words);
+      load_four_words(block + 16 + 16 * i, high_words);
+      UNPACED_UNROLL
+      for (int k = 0; k < 4; ++k) {
+        const std::uint32_t high = high_words[k] >> (2 * pair);
+        weights[k].words[i] = (words[k] & 0x0f0f0f0fU) | ((high << 4) & 0x10101010U);
+        weights[k].words[2 + i] = ((words[k] >> 4) & 0x0f0f0f0fU) | ((high << 3) & 0x10101010U);
+      }
+    }
+  }
 };
 
 struct Q6K : Q8Inputs<256> {
@@ -166,6 +199,7 @@ struct Q6K : Q8Inputs<256> {
     float scales[2];
   };
   static constexpr int kInputWords = 4;
+  static constexpr std::uint32_t kCommonWords = 0xc;  // the scales (lane_quads.h)
 
   struct Weights {
     std::uint32_t words[2];  // weights of a byte, 32 too large
@@ -194,9 +228,7 @@ struct Q6K : Q8Inputs<256> {
     const std::uint8_t* scales = block + 192 + 8 * (part / 16) + (part % 16) / 4;
     UNPACED_UNROLL
     for (int i = 0; i < 2; ++i) {
-      const std::uint32_t word =
-          ((low >> (4 * i)) & 0x0f0f0f0fU) | (((high >> (4 * i)) << 4) & 0x30303030U);
-      weights.words[i] = minus_32(word);
+      weights.words[i] = joined(low, high, i);
       const auto scale = static_cast<std::int8_t>(scales[4 * i]);
       weights.scales[i] = factor_of(unbiased(kBias + scale));
     }
@@ -204,20 +236,46 @@ struct Q6K : Q8Inputs<256> {
     return weights;
   }
 
+  // Of threads 4 * part and the next three, which have neighbouring words and the same scales.
+  UNPACED_BOTH static void load_quad(const std::uint8_t* block, int part, Weights (&weights)[4]) {
+    std::uint32_t low[4];
+    std::uint32_t high[4];
+    load_words(block + 16 * part, low);
+    // Bits of the next bytes that come in at the top are masked away.
+    load_words(block + 128 + 32 * (part / 4) + 16 * (part % 2), high, 2 * (part % 4 / 2));
+    const std::uint8_t* scales = block + 192 + 8 * (part / 4) + part % 4;
+    Factor factors[2];
+    UNPACED_UNROLL
+    for (int i = 0; i < 2; ++i)
+      factors[i] = factor_of(unbiased(kBias + static_cast<std::int8_t>(scales[4 * i])));
+    const float scale = half_value(load_aligned<std::uint16_t>(block + 208));
+    UNPACED_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      UNPACED_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        weights[k].words[i] = joined(low[k], high[k], i);
+        weights[k].scales[i] = factors[i];
+      }
+      weights[k].scale = scale;
+    }
+  }
+
   UNPACED_BOTH static float add(const Weights& weights, const Input& input, float before) {
     float inner = 0;
     UNPACED_UNROLL
     for (int i = 0; i < 2; ++i) {
-      const std::int32_t dot = byte_dot(weights.words[i], input.words[i], kBias);
+      // 32 times the inputs are taken off beforehand, once for all rows.
+      const std::int32_t start = byte_dot(0xe0e0e0e0U, input.words[i], kBias);
+      const std::int32_t dot = byte_dot(weights.words[i], input.words[i], start);
       inner = fused(input.scales[i], scaled(dot, weights.scales[i]), inner);
     }
     return fused(weights.scale, inner, before);
   }
 
  private:
-  // Of each byte (0 to 63), without borrowing: the top bit is free for it.
-  UNPACED_BOTH static std::uint32_t minus_32(std::uint32_t word) {
-    return ((word | 0x80808080U) - 0x20202020U) ^ 0x80808080U;
+  // Four bits of a byte and two above them.
+  UNPACED_BOTH static std::uint32_t joined(std::uint32_t low, std::uint32_t high, int i) {
+    return ((low >> (4 * i)) & 0x0f0f0f0fU) | (((high >> (4 * i)) << 4) & 0x30303030U);
   }
 };
 

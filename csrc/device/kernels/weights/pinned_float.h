@@ -152,9 +152,10 @@ UNPACED_BOTH float byte_value(std::uint32_t word) {
 }
 
 // Words as they lie in memory, whatever their alignment. Reads aligned words that hold at least one
-// of the bytes asked for.
+// of the bytes asked for. All are shifted right by `bits` (0 to 7): what comes in at a word's top is
+// the next one's, or anything.
 template <int n>
-UNPACED_BOTH void load_words(const std::uint8_t* from, std::uint32_t (&words)[n]) {
+UNPACED_BOTH void load_words(const std::uint8_t* from, std::uint32_t (&words)[n], int bits = 0) {
 #if defined(__CUDA_ARCH__)
   const std::uint32_t beyond =
       static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(from)) & 3;
@@ -163,9 +164,23 @@ UNPACED_BOTH void load_words(const std::uint8_t* from, std::uint32_t (&words)[n]
   UNPACED_UNROLL
   for (int i = 0; i < n; ++i) {
     const std::uint32_t high = i + 1 < n || beyond != 0 ? aligned[i + 1] : 0;
-    words[i] = __funnelshift_r(low, high, 8 * beyond);
+    words[i] = __funnelshift_r(low, high, 8 * beyond + bits);
     low = high;
   }
+#else
+  std::memcpy(words, from, sizeof words);
+  for (int i = 0; i < n; ++i) {
+    const std::uint32_t next = i + 1 < n ? words[i + 1] : 0;
+    words[i] = static_cast<std::uint32_t>((std::uint64_t{next} << 32 | words[i]) >> bits);
+  }
+#endif
+}
+
+// Four words at a multiple of 16 bytes.
+UNPACED_BOTH void load_four_words(const std::uint8_t* from, std::uint32_t (&words)[4]) {
+#if defined(__CUDA_ARCH__)
+  const uint4 four = *reinterpret_cast<const uint4*>(from);
+  words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
 #else
   std::memcpy(words, from, sizeof words);
 #endif

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "device/kernels/weights/lane_quads.h"
 #include "device/kernels/weights/pinned_float.h"
 #include "device/kernels/weights/summation.h"
 
@@ -21,13 +22,16 @@ class RowTotals {
     float of[kRows][kColumns][kSums];
   };
 
-  // exchanged: memory of the team, for the sums of all its warps where it has several.
+  // exchanged: memory of the team, for the sums of all its warps where it has several, or of all
+  // its lanes where they are quads.
   UNPACED_BOTH RowTotals(Place& place, int team, int warp, int lane, float* exchanged)
       : place_(place), team_(team), warp_(warp), lane_(lane), exchanged_(exchanged) {}
 
   UNPACED_BOTH float of(const Sums& sums) const {
     if constexpr (!Format::kIsQuantised) {
       return total_of_warps(sums);
+    } else if constexpr (kIsQuad<Format>) {
+      return total_of_quads(sums);
     } else {
       float share[Shape::kShare];
       if constexpr (kTeam > 1)
@@ -108,12 +112,67 @@ class RowTotals {
     }
   }
 
-  // The lanes' sums, by the butterfly; a lane has the one that value_of_lane() names.
+  // Lane p has four sums of a value, k = 0 ... 3: those of ggml's warp p / 8, lanes 4 * (p % 8) + k.
+  // The n values' 4n floats are numbered, four a value, and a lane takes every warp's of n of them,
+  // from (p / 8) * n on, by way of shared memory. Then ggml's butterfly: its offsets 16, 8 and 4 are
+  // 4, 2 and 1 here, and 2 and 1 are among the k, which by then are at other lanes if n is small.
+  UNPACED_BOTH float total_of_quads(const Sums& sums) const {
+    constexpr int n = kRows * kColumns;
+    static_assert(n == 1 || n == 2 || n % 4 == 0);
+    struct alignas(16) Four {
+      float of[kQuad];
+    };
+    UNPACED_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      UNPACED_UNROLL
+      for (int c = 0; c < kColumns; ++c) {
+        Four four;
+        UNPACED_UNROLL
+        for (int k = 0; k < kQuad; ++k) four.of[k] = sums.of[r][c][k];
+        reinterpret_cast<Four*>(exchanged_)[(r * kColumns + c) * kLanes + lane_] = four;
+      }
+    }
+    place_.template meet_team<kTeam>(team_);
+    constexpr int kAtOnce = n < kQuad ? n : kQuad;
+    struct alignas(4 * kAtOnce) Several {
+      float of[kAtOnce];
+    };
+    float share[n];
+    UNPACED_UNROLL
+    for (int i = 0; i < n; i += kAtOnce) {
+      const int number = lane_ / 8 * n + i;
+      UNPACED_UNROLL
+      for (int w = 0; w < kWarps; ++w) {
+        const int from = (number / kQuad * kLanes + 8 * w + lane_ % 8) * kQuad + number % kQuad;
+        const Several several = *reinterpret_cast<const Several*>(exchanged_ + from);
+        UNPACED_UNROLL
+        for (int j = 0; j < kAtOnce; ++j)
+          share[i + j] = w == 0 ? several.of[j] : sum(share[i + j], several.of[j]);
+      }
+    }
+    add_lanes(share, kLanes / 2 / kQuad);
+    constexpr int kLeft = n > 8 ? n / 8 : 1;
+    if constexpr (kLeft == kQuad) {
+      share[0] = sum(share[0], share[2]);
+      share[1] = sum(share[1], share[3]);
+    } else {
+      UNPACED_UNROLL
+      for (int i = 0; i < kLeft; ++i)
+        share[i] = sum(share[i], place_.shuffle_xor(share[i], 16 / n));
+    }
+    if constexpr (kLeft > 1)
+      return sum(share[0], share[1]);
+    else
+      return sum(share[0], place_.shuffle_xor(share[0], 8 / n));
+  }
+
+  // The lanes' sums, by the butterfly from `first` on; a lane has the one that value_of_lane()
+  // names.
   template <int kShare>
-  UNPACED_BOTH float add_lanes(float (&share)[kShare]) const {
+  UNPACED_BOTH float add_lanes(float (&share)[kShare], int first = kLanes / 2) const {
     int n = kShare;
     UNPACED_UNROLL
-    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+    for (int offset = first; offset > 0; offset /= 2) {
       if (n > 1) {
         UNPACED_UNROLL
         for (int i = 0; i < kShare / 2; ++i) {

@@ -22,6 +22,7 @@ struct Q8_0 : Q8Inputs<32> {
     float unused;  // a whole vector of four words
   };
   static constexpr int kInputWords = 4;
+  static constexpr std::uint32_t kCommonWords = 0xc;  // the scale, and nothing (lane_quads.h)
 
   struct Weights {
     std::uint32_t words[2];
@@ -37,6 +38,15 @@ struct Q8_0 : Q8Inputs<32> {
     weights.scale = half_value(load_aligned<std::uint16_t>(block));
     load_words(block + 2 + 8 * part, weights.words);
     return weights;
+  }
+
+  // A block's four threads.
+  UNPACED_BOTH static void load_quad(const std::uint8_t* block, int, Weights (&weights)[4]) {
+    std::uint32_t words[8];
+    load_words(block + 2, words);
+    const float scale = half_value(load_aligned<std::uint16_t>(block));
+    UNPACED_UNROLL
+    for (int k = 0; k < 4; ++k) weights[k] = {{words[2 * k], words[2 * k + 1]}, scale};
   }
 
   UNPACED_BOTH static float add(const Weights& weights, const Input& input, float before) {

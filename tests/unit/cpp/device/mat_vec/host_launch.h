@@ -35,23 +35,28 @@ void run_wide(const mat_vec::Build& build, const mat_vec::Plan& plan) {
 template <class Format, int kWarps>
 void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
   using mat_vec::Shape;
+  if constexpr (mat_vec::HasQuads<Format>) {
+    if (build.quads) return run_build<mat_vec::Quad<Format>, kWarps>(build, plan);
+  }
   constexpr int kHeld = mat_vec::kHeldValues / mat_vec::Step<Format>::kValues;
   if (build.held) return run<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan);
   if (!build.wide && build.columns > 1) {
-    if (plan.warps == kWarps) {
+    if (mat_vec::kIsQuad<Format> || plan.warps == kWarps) {
       return build.columns == 2   ? run<Shape<Format, kWarps, 2, 2, false, 0>>(plan)
              : build.columns == 4 ? run<Shape<Format, kWarps, 4, 4, false, 0>>(plan)
                                   : run<Shape<Format, kWarps, 2, 8, false, 0>>(plan);
     }
-    return build.columns == 2   ? run<Shape<Format, kWarps / 2, 4, 2, false, 0>>(plan)
-           : build.columns == 4 ? run<Shape<Format, kWarps / 2, 4, 4, false, 0>>(plan)
-                                : run<Shape<Format, kWarps / 2, 4, 8, false, 0>>(plan);
+    if constexpr (!mat_vec::kIsQuad<Format>) {
+      return build.columns == 2   ? run<Shape<Format, kWarps / 2, 4, 2, false, 0>>(plan)
+             : build.columns == 4 ? run<Shape<Format, kWarps / 2, 4, 4, false, 0>>(plan)
+                                  : run<Shape<Format, kWarps / 2, 4, 8, false, 0>>(plan);
+    }
   }
   if (!build.wide) {
     return build.rows == 2 ? run<Shape<Format, kWarps, 2, 1, false, 0>>(plan)
                            : run<Shape<Format, kWarps, 4, 1, false, 0>>(plan);
   }
-  run_wide<Format, kWarps>(build, plan);
+  if constexpr (!mat_vec::kIsQuad<Format>) run_wide<Format, kWarps>(build, plan);
 }
 
 }  // namespace unpaced::test

@@ -36,9 +36,12 @@ constexpr Card kCard = {.compute = 90, .n_multiprocessors = 2, .shared_bytes_max
 // Computes the product by one build; false: shared memory does not suffice for it.
 template <class Format>
 bool compute(const MatVec& mat_vec, const mv::Build& build, const Card& card) {
-  constexpr mv::FormatFacts kFacts = mv::facts_of<Format>();
+  mv::FormatFacts facts = mv::facts_of<Format>();
+  if constexpr (mv::HasQuads<Format>) {
+    if (build.quads) facts = mv::facts_of<mv::Quad<Format>>();
+  }
   const std::optional<mv::Plan> plan =
-      mv::plan_mat_vec(mat_vec, kFacts, mv::ggml_warps(mat_vec, card), build, card);
+      mv::plan_mat_vec(mat_vec, facts, mv::ggml_warps(mat_vec, card), build, card);
   if (!plan) return false;
   run_build<Format, kWarps>(build, *plan);
   return true;
@@ -79,7 +82,14 @@ void expect_equal(const Product& product, const mv::Build& build, std::uint32_t 
                      std::to_string(n) + " outputs differ");
 }
 
-constexpr mv::Build kOneColumn[] = {{.rows = 2}, {.rows = 4}, {.rows = 2, .held = true}};
+constexpr mv::Build kOneColumn[] = {{.rows = 2},
+                                    {.rows = 4},
+                                    {.rows = 2, .held = true},
+                                    {.rows = 2, .quads = true},
+                                    {.rows = 4, .quads = true},
+                                    {.rows = 2, .held = true, .quads = true}};
+
+// Formats without quads have such builds as the others.
 
 // Blocks of 32 have other lengths than those of 256.
 std::vector<int> lengths(const GgmlFormat& format) {
@@ -112,7 +122,10 @@ TEST(each_of_several_columns_has_the_bits_of_one) {
                                  .n_columns = n_columns,
                                  .wild = n_columns == 3};
         expect_equal(product, {.rows = 4, .columns = columns, .wide = true}, ++seed);
-        expect_equal(product, {.rows = columns == 4 ? 4 : 2, .columns = columns}, ++seed);
+        for (const bool quads : {false, true}) {
+          expect_equal(product,
+                       {.rows = columns == 4 ? 4 : 2, .columns = columns, .quads = quads}, ++seed);
+        }
       }
     }
   }
@@ -150,8 +163,9 @@ TEST(long_rows_are_fetched_in_slices) {
   for (const GgmlFormat& format : ggml_formats()) {
     for (const int stage_bytes : {1000, 3000, 9000}) {
       for (const int rows : {2, 4}) {
-        expect_equal({.format = &format, .n_values = 14336, .rows = {9}},
-                     {.rows = rows, .stage_bytes = stage_bytes}, ++seed);
+        for (const bool quads : {false, true})
+          expect_equal({.format = &format, .n_values = 14336, .rows = {9}},
+                       {.rows = rows, .quads = quads, .stage_bytes = stage_bytes}, ++seed);
       }
       expect_equal({.format = &format, .n_values = 9216, .rows = {9}, .n_columns = 2},
                    {.rows = 4, .columns = 2, .wide = true, .stage_bytes = stage_bytes}, ++seed);
@@ -190,7 +204,7 @@ TEST(gate_and_up_meet) {
                     .rows = {33, 33},
                     .n_columns = columns,
                     .end = MatVecEnd::kGlu},
-                   {.rows = columns == 4 ? 4 : 2, .columns = columns}, ++seed);
+                   {.rows = columns == 4 ? 4 : 2, .columns = columns, .quads = columns > 2}, ++seed);
     }
   }
 }
@@ -206,7 +220,7 @@ TEST(experts_are_chosen_by_an_earlier_kernel) {
                       .end = MatVecEnd::kAdded,
                       .n_experts = 4,
                       .expert_has_input = own},
-                     {.rows = rows}, ++seed);
+                     {.rows = rows, .quads = own}, ++seed);
       }
       expect_equal({.format = &format,
                     .n_values = 768,
@@ -226,8 +240,9 @@ TEST(rows_may_begin_anywhere) {
                      : format.block_values == 32 || format.format == WeightFormat::kQ6_K ? 2
                                                                                          : 16;
     for (int shift = unit; shift < 16; shift += unit) {
-      expect_equal({.format = &format, .n_values = 1280, .rows = {11}, .misaligned = shift},
-                   {.rows = 2}, ++seed);
+      for (const bool quads : {false, true})
+        expect_equal({.format = &format, .n_values = 1280, .rows = {11}, .misaligned = shift},
+                     {.rows = 2, .quads = quads}, ++seed);
       expect_equal({.format = &format, .n_values = 1280, .rows = {11}, .misaligned = shift},
                    {.rows = 2, .held = true}, ++seed);
     }
