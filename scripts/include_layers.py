@@ -32,6 +32,7 @@ LAYERS = (
     ("device/launch",),
     ("device/draw", "device/kernels", "device/llama"),
     ("device/kernels/weights",),
+    ("device/kernels/mat_vec/work",),
     ("device/lane", "device/card", "device/kernels/attention", "device/kernels/mat_vec"),
     ("device/phases",),
     ("device/phases/trials",),
@@ -46,8 +47,7 @@ LAYER_OF = {folder: layer for layer, folders in enumerate(LAYERS) for folder in 
 PYTHON_FOLDER = "bindings"
 # llama.cpp's interface: what its include folders hold.
 PUBLIC = {"llama.h", "ggml.h", "ggml-backend.h", "ggml-cpu.h", "ggml-cuda.h", "gguf.h"}
-# The other headers: all of them for the CUDA build's one header, ggml-cuda's device functions for
-# our kernels', and llama.cpp's draft of an interface, which tells of a context's memory.
+# The others: all for the CUDA build's one header, ggml-cuda's for kernels, a draft of an interface.
 INTERNALS: dict[str, set[str] | None] = {
     "device/llama/llama_internals.cuh": None,
     "device/kernels/ggml_device.cuh": {

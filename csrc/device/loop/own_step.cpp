@@ -20,6 +20,7 @@ namespace unpaced {
 namespace {
 
 constexpr std::chrono::milliseconds kTuning{150};
+constexpr std::chrono::milliseconds kSettling{150};
 
 bool is_ours(const StepPhase& phase) { return phase.kind != PhaseKind::kGgml; }
 
@@ -145,6 +146,8 @@ void OwnStep::test(LlamaBridge& bridge, std::chrono::microseconds limit) {
   std::vector<PhaseTrialReport> trials;
   if (!all->graph.has_rows_as_alone()) {
     trials = step_trials.run(all->graph, all->phases, kernels_);
+    if (measures)
+      step_trials.settle(all->graph, all->phases, kernels_, StepTrials::Clock::now() + kSettling);
   } else if (measures) {
     trials = step_trials.tune(all->graph, all->phases);
   }

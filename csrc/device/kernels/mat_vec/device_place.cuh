@@ -5,8 +5,8 @@
 
 #include "device/kernels/launch.cuh"
 #include "device/kernels/mat_vec/gated_unit.cuh"
-#include "device/kernels/mat_vec/product.h"
 #include "device/kernels/mat_vec/weight_ring.cuh"
+#include "device/kernels/mat_vec/work/product.h"
 
 namespace unpaced::mat_vec {
 
@@ -23,6 +23,13 @@ class DevicePlace {
   __device__ __forceinline__ int n_blocks() const { return n_blocks_; }
   __device__ __forceinline__ std::uint8_t* shared() const { return shared_; }
 
+#if __CUDA_ARCH__ >= 900
+  static constexpr bool kHasProducer = true;
+#else
+  static constexpr bool kHasProducer = false;
+#endif
+  __device__ __forceinline__ bool is_producer() const { return threadIdx.x >= kBlockThreads; }
+
   __device__ __forceinline__ void prepare_ring(int, int n_stages, int rows, int team_warps) {
 #if __CUDA_ARCH__ >= 800
     // Each row's lane announces its bytes, or each thread of the team its copies.
@@ -33,7 +40,9 @@ class DevicePlace {
 #endif
     const int n = kTeamsMax / team_warps * n_stages;
     if (static_cast<int>(threadIdx.x) < n) {
-      begin_barrier(&barriers_.of[threadIdx.x / n_stages][threadIdx.x % n_stages], arrivals);
+      const int team = threadIdx.x / n_stages, stage = threadIdx.x % n_stages;
+      begin_barrier(&barriers_.of[team][stage], arrivals);
+      begin_barrier(&barriers_.free[team][stage], 1);
       publish_barriers();
     }
     __syncthreads();
@@ -50,7 +59,10 @@ class DevicePlace {
     unpaced::await_earlier_kernels();
   }
 
-  __device__ __forceinline__ void meet_block() const { __syncthreads(); }
+  // All threads but the producer's.
+  __device__ __forceinline__ void meet_block() const {
+    asm volatile("bar.sync %0, %1;" ::"n"(kBlockBarrier), "n"(kBlockThreads) : "memory");
+  }
 
   template <int kTeam>
   __device__ __forceinline__ void meet_team(int team) const {
@@ -66,19 +78,79 @@ class DevicePlace {
     await_barrier(&barriers_.of[team][slot], parity);
   }
 
+  // The producer's: waits until the team has read what was in the stage before.
+  __device__ __forceinline__ void await_free(int team, std::int32_t stage,
+                                             std::uint32_t parity) const {
+    await_barrier(&barriers_.free[team][stage], parity);
+  }
+  // The team's: it has read it.
+  __device__ __forceinline__ void free_stage(int team, std::int32_t stage) const {
+#if __CUDA_ARCH__ >= 900
+    arrive(&barriers_.free[team][stage]);
+#endif
+  }
+
+  static constexpr int kTeams = kTeamsMax;
+
+  // Of the producer's lanes.
+  __device__ __forceinline__ bool any(bool one) const { return __any_sync(0xffffffffU, one); }
+
+  // Slices of rows of all teams, for the producer: lane i has the place of team i / kRows's row
+  // i % kRows, if it has one. Rings of n_stages stages of kRows slots each lie one behind the
+  // other.
+  template <int kRows, int kTeams, bool kIsAligned>
+  __device__ __forceinline__ void fetch_rows(bool has, int lane, std::int32_t stage,
+                                             std::int32_t n_stages, const std::uint8_t* from,
+                                             std::int32_t bytes, std::uint8_t* rings,
+                                             std::int32_t slot_bytes) const {
+#if __CUDA_ARCH__ >= 900
+    const Lines lines =
+        kIsAligned ? Lines{from, static_cast<std::uint32_t>(bytes)} : lines_of(from, bytes);
+    if (has) announce(&barriers_.of[lane / kRows][stage], lines.bytes);
+    const unsigned with_row = __ballot_sync(0xffffffffU, has);
+    // A copy is one instruction of the warp, with the same registers for all of it. Some at once:
+    // what a lane tells the others takes its time.
+    constexpr int kAtOnce = 4;
+    static_assert(kTeams * kRows % kAtOnce == 0);
+#pragma unroll 1
+    for (int first = 0; first < kTeams * kRows; first += kAtOnce) {
+      unsigned long long begins[kAtOnce];
+      std::uint32_t n_bytes[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        begins[k] =
+            __shfl_sync(0xffffffffU, reinterpret_cast<unsigned long long>(lines.begin), first + k);
+        n_bytes[k] = kIsAligned ? lines.bytes : __shfl_sync(0xffffffffU, lines.bytes, first + k);
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int i = first + k, team = i / kRows;
+        copy_once(with_row >> i & 1, begins[k], n_bytes[k],
+                  rings + ((team * n_stages + stage) * kRows + i % kRows) * slot_bytes,
+                  &barriers_.of[team][stage]);
+      }
+    }
+#endif
+  }
+
   // Lane r, and each kRows-th behind it, has the place that row r is fetched from.
-  template <int kRows, int kTeam, class To>
+  // kIsAligned: that place and the bytes are multiples of 16.
+  template <int kRows, int kTeam, bool kIsAligned, class To>
   __device__ __forceinline__ void fetch(int team, int warp, int lane, std::int32_t slot,
                                         std::int32_t bytes, const std::uint8_t* from, To to) const {
 #if __CUDA_ARCH__ >= 900
     if (warp == 0 && lane < kRows)
-      fetch_row(&barriers_.of[team][slot], lines_of(from, bytes), to(lane));
+      unpaced::mat_vec::fetch_row(
+          &barriers_.of[team][slot],
+          kIsAligned ? Lines{from, static_cast<std::uint32_t>(bytes)} : lines_of(from, bytes),
+          to(lane));
 #elif __CUDA_ARCH__ >= 800
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const auto row = reinterpret_cast<const std::uint8_t*>(
           __shfl_sync(0xffffffffU, reinterpret_cast<unsigned long long>(from), r));
-      fetch_row(lines_of(row, bytes), to(r), warp * kLanes + lane, kTeam * kLanes);
+      unpaced::mat_vec::fetch_row(lines_of(row, bytes), to(r), warp * kLanes + lane,
+                                  kTeam * kLanes);
     }
     arrive_when_fetched(&barriers_.of[team][slot]);
 #endif
@@ -116,6 +188,8 @@ class DevicePlace {
   }
 
  private:
+  static constexpr int kBlockBarrier = 1 + kTeamsMax;  // teams have those before
+
   std::uint8_t* shared_;
   StageBarriers& barriers_;
   int block_, n_blocks_;

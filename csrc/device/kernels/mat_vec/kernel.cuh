@@ -9,13 +9,21 @@
 #include "device/kernels/mat_vec/device_place.cuh"
 #include "device/kernels/mat_vec/formats.h"
 #include "device/kernels/mat_vec/plan.h"
-#include "device/kernels/mat_vec/product.h"
+#include "device/kernels/mat_vec/work/product.h"
 
 namespace unpaced::mat_vec {
 
-// Two blocks a multiprocessor: 128 registers a thread; one: 255.
+#if __CUDA_ARCH__ >= 900
 template <class Shape>
-__global__ void __launch_bounds__(kBlockThreads, Shape::kBlocks)
+inline constexpr int kThreadsOf = kBlockThreads + (Shape::kProducer ? kProducerThreads : 0);
+#else
+template <class Shape>
+inline constexpr int kThreadsOf = kBlockThreads;
+#endif
+
+// Two blocks a multiprocessor: 128 registers a thread, 112 with a producer; one: 255.
+template <class Shape>
+__global__ void __launch_bounds__(kThreadsOf<Shape>, Shape::kBlocks)
     mat_vec_kernel(const __grid_constant__ Task task) {
   extern __shared__ __align__(128) std::uint8_t shared[];
   __shared__ __align__(8) StageBarriers barriers;
@@ -25,7 +33,7 @@ __global__ void __launch_bounds__(kBlockThreads, Shape::kBlocks)
 
 // Two products of one input, in formats of their own: each has so many of the blocks.
 template <class First, class Second>
-__global__ void __launch_bounds__(kBlockThreads, First::kBlocks)
+__global__ void __launch_bounds__(kThreadsOf<First>, First::kBlocks)
     mat_vec_pair_kernel(const __grid_constant__ TaskPair tasks) {
   extern __shared__ __align__(128) std::uint8_t shared[];
   __shared__ __align__(8) StageBarriers barriers;
@@ -50,13 +58,20 @@ void allow_shared(Kernel kernel, const Card& card) {
              "cudaFuncSetAttribute");
 }
 
+// A block's threads: code for compute 9.0 has a producer.
+template <class Shape, class Kernel>
+dim3 threads_of(Kernel kernel) {
+  const bool has_one = Shape::kProducer && can_start_early(kernel);
+  return dim3(kBlockThreads + (has_one ? kProducerThreads : 0));
+}
+
 template <class Shape>
 void launch_shape(const Plan& plan, const Card& card, cudaStream_t stream) {
   const auto kernel = mat_vec_kernel<Shape>;
   allow_shared(kernel, card);
   launch(kernel,
          {.grid = dim3(static_cast<unsigned>(plan.n_thread_blocks)),
-          .block = dim3(kBlockThreads),
+          .block = threads_of<Shape>(kernel),
           .shared_bytes = static_cast<std::size_t>(plan.shared_bytes)},
          card, stream, plan.task);
 }
@@ -75,19 +90,32 @@ void launch_columns(const Build& build, const Plan& plan, const Card& card, cuda
   }
 }
 
-// A warp by itself has all of ggml's warps' sums.
+// One column, and a warp by itself, which has all of ggml's warps' sums.
+template <class Format, int kWarps, bool kProducer>
+void launch_column(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
+  if constexpr (kIsQuad<Format>) {
+    if (build.rows == 1)
+      return launch_shape<Shape<Format, kWarps, 1, 1, false, 0, kProducer>>(plan, card, stream);
+  }
+  if (build.rows == 2)
+    return launch_shape<Shape<Format, kWarps, 2, 1, false, 0, kProducer>>(plan, card, stream);
+  launch_shape<Shape<Format, kWarps, 4, 1, false, 0, kProducer>>(plan, card, stream);
+}
+
 template <class Format, int kWarps>
 void launch_alone(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
-  if (build.columns == 8) {
-    launch_shape<Shape<Format, kWarps, 2, 8, false, 0>>(plan, card, stream);
-  } else if (build.columns == 4) {
-    launch_shape<Shape<Format, kWarps, 4, 4, false, 0>>(plan, card, stream);
-  } else if (build.columns == 2) {
+  if constexpr (!kIsQuad<Format>) {
+    if (build.columns == 8)
+      return launch_shape<Shape<Format, kWarps, 2, 8, false, 0>>(plan, card, stream);
+    if (build.columns == 4)
+      return launch_shape<Shape<Format, kWarps, 4, 4, false, 0>>(plan, card, stream);
+  }
+  if (build.columns == 2) {
     launch_shape<Shape<Format, kWarps, 2, 2, false, 0>>(plan, card, stream);
-  } else if (build.rows == 2) {
-    launch_shape<Shape<Format, kWarps, 2, 1, false, 0>>(plan, card, stream);
+  } else if (build.producer) {
+    launch_column<Format, kWarps, true>(build, plan, card, stream);
   } else {
-    launch_shape<Shape<Format, kWarps, 4, 1, false, 0>>(plan, card, stream);
+    launch_column<Format, kWarps, false>(build, plan, card, stream);
   }
 }
 
@@ -99,10 +127,10 @@ void launch_build(const Build& build, const Plan& plan, const Card& card, cudaSt
     if (build.quads) return launch_build<Quad<Format>, kWarps>(build, plan, card, stream);
   }
   constexpr int kHeld = kHeldValues / Step<Format>::kValues;
-  if (build.held) {
-    launch_shape<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan, card, stream);
-  } else if constexpr (kIsQuad<Format>) {
+  if constexpr (kIsQuad<Format>) {
     launch_alone<Format, kWarps>(build, plan, card, stream);
+  } else if (build.held) {
+    launch_shape<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan, card, stream);
   } else if (build.wide) {
     launch_columns<Format, kWarps, true>(build, plan, card, stream);
   } else if (build.columns > 1 && plan.warps != kWarps) {
@@ -120,7 +148,7 @@ void launch_shapes(const PlanPair& plans, const Card& card, cudaStream_t stream)
   launch(kernel,
          {.grid = dim3(
               static_cast<unsigned>(plans.first.n_thread_blocks + plans.second.n_thread_blocks)),
-          .block = dim3(kBlockThreads),
+          .block = threads_of<First>(kernel),
           .shared_bytes = static_cast<std::size_t>(shared)},
          card, stream, TaskPair{plans.first.task, plans.second.task, plans.first.n_thread_blocks});
 }
@@ -154,21 +182,26 @@ void launch_pair(const Build& build, const PlanPair& plans, const Card& card, cu
     if (build.columns > 1 && plans.first.warps != kWarps)
       return launch_column_pair<First, Second, kWarps / 2, false>(build, plans, card, stream);
   }
-  if (build.columns == 8) {
-    launch_shapes<Shape<First, kWarps, 2, 8, false, 0>, Shape<Second, kWarps, 2, 8, false, 0>>(
-        plans, card, stream);
-  } else if (build.columns == 4) {
-    launch_shapes<Shape<First, kWarps, 4, 4, false, 0>, Shape<Second, kWarps, 4, 4, false, 0>>(
-        plans, card, stream);
-  } else if (build.columns == 2) {
+  if constexpr (!kIsQuad<First>) {
+    if (build.columns == 8)
+      return launch_shapes<Shape<First, kWarps, 2, 8, false, 0>,
+                           Shape<Second, kWarps, 2, 8, false, 0>>(plans, card, stream);
+    if (build.columns == 4)
+      return launch_shapes<Shape<First, kWarps, 4, 4, false, 0>,
+                           Shape<Second, kWarps, 4, 4, false, 0>>(plans, card, stream);
+  }
+  if (build.columns == 2) {
     launch_shapes<Shape<First, kWarps, 2, 2, false, 0>, Shape<Second, kWarps, 2, 2, false, 0>>(
         plans, card, stream);
-  } else if (build.held) {
+  } else if (build.producer) {
+    launch_shapes<Shape<First, kWarps, 2, 1, false, 0, true>,
+                  Shape<Second, kWarps, 2, 1, false, 0, true>>(plans, card, stream);
+  } else if (!build.held) {
+    launch_shapes<Shape<First, kWarps, 2, 1, false, 0>, Shape<Second, kWarps, 2, 1, false, 0>>(
+        plans, card, stream);
+  } else if constexpr (!kIsQuad<First>) {
     launch_shapes<Shape<First, kWarps, 2, 1, false, kHeldValues / Step<First>::kValues>,
                   Shape<Second, kWarps, 2, 1, false, kHeldValues / Step<Second>::kValues>>(
-        plans, card, stream);
-  } else {
-    launch_shapes<Shape<First, kWarps, 2, 1, false, 0>, Shape<Second, kWarps, 2, 1, false, 0>>(
         plans, card, stream);
   }
 }

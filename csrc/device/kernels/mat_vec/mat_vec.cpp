@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/kernels/mat_vec/builds.h"
 #include "device/kernels/mat_vec/formats.h"
 #include "device/kernels/mat_vec/plan.h"
 #include "device/kernels/weights/float_weights.h"
@@ -122,36 +123,6 @@ std::string why_no_end(const MatVec& mat_vec) {
   return "";
 }
 
-// Builds for one column: those that were the fastest of some shape, or nearly so, of thirteen that
-// were measured (docs/bench/device-kernels.md), and last one for long inputs and little shared
-// memory. preferred() may take another one first.
-constexpr Build kFourRows = {.rows = 4, .blocks_per_multiprocessor = 2};
-constexpr Build kFourRowsBesideNext = {.rows = 4, .launches_at_once = 2};
-constexpr Build kOneColumn[] = {
-    {.rows = 2, .blocks_per_multiprocessor = 2},
-    kFourRows,
-    kFourRowsBesideNext,
-    {.rows = 2, .launches_at_once = 2},
-    {.rows = 2, .held = true, .blocks_per_multiprocessor = 2},
-    {.rows = 2, .stage_bytes = 2304},
-    {.rows = 2, .quads = true, .blocks_per_multiprocessor = 2},
-    {.rows = 4, .quads = true, .blocks_per_multiprocessor = 2},
-    {.rows = 4, .quads = true, .launches_at_once = 2},
-    {.rows = 2, .quads = true, .launches_at_once = 2},
-    {.rows = 2, .held = true, .quads = true, .blocks_per_multiprocessor = 2},
-    {.rows = 4, .quads = true, .blocks_per_multiprocessor = 2, .stage_bytes = 9216},
-};
-
-// Builds for several: in the order of up to four, teams of as many warps as ggml has, or of two
-// columns each warp alone; in that of more each warp alone.
-constexpr Build several_columns(std::int32_t columns, std::int32_t blocks, std::int32_t bytes) {
-  return {.rows = 4,
-          .columns = columns,
-          .wide = true,
-          .blocks_per_multiprocessor = blocks,
-          .stage_bytes = bytes};
-}
-
 // A product's matrices by format, the first one's of a pair first. None: no kernel has them.
 struct Parts {
   std::vector<MatVec> each;
@@ -205,59 +176,36 @@ struct Variant {
   std::vector<Plan> plans;  // of the parts
 };
 
-bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts) {
-  if (parts.each.size() > 1 && build.columns == 1 && build.rows != 2) return false;
-  const auto has_quads = [](const Format* format) { return format->quads.has_value(); };
-  if (build.quads && !std::ranges::all_of(parts.formats, has_quads)) return false;
-  if (!build.held) return true;
-  return mat_vec.n_values <= mat_vec::kHeldValues && !mat_vec.expert_has_input;
+// ggml has four warps, and these formats' threads can be taken in fours.
+bool has_quads(const MatVec& mat_vec, const Parts& parts, const Card& card) {
+  return mat_vec::ggml_warps(mat_vec, card) == mat_vec::kQuad &&
+         std::ranges::all_of(parts.formats, [](const Format* f) { return f->quads.has_value(); });
 }
 
-std::vector<Build> builds_for(const MatVec& mat_vec, const Parts& parts) {
-  if (!is_quantised(*parts.formats.front()))
-    return {{.rows = 2, .blocks_per_multiprocessor = 2}, {.rows = 2}};
-  // One column in the order of several: what is left of those that were divided among launches.
-  if (mat_vec.n_columns == 1 && !has_order(mat_vec))
-    return {std::begin(kOneColumn), std::end(kOneColumn)};
-  const std::int32_t columns = mat_vec.n_columns <= 2 ? 2 : mat_vec.n_columns <= 4 ? 4 : 8;
-  std::vector<Build> builds;
-  if (mat_vec.order_columns > 4) {
-    for (const std::int32_t bytes : {9216, 4608})
-      builds.push_back({.rows = 4, .columns = columns, .stage_bytes = bytes});
-    return builds;
-  }
-  for (const std::int32_t blocks : {2, 1}) {
-    for (const std::int32_t bytes : {9216, 4608})
-      builds.push_back(several_columns(columns, blocks, bytes));
-  }
-  // A warp holds all four sums of so many rows and columns, and waits for no other one.
-  if (columns > 2) {
-    for (const std::int32_t bytes : {9216, 4608})
-      builds.push_back({.rows = columns == 4 ? 4 : 2, .columns = columns, .stage_bytes = bytes});
-    for (const std::int32_t bytes : {9216, 4608})
-      builds.push_back({.rows = columns == 4 ? 4 : 2, .columns = columns, .quads = true, .stage_bytes = bytes});
-    return builds;
-  }
-  builds.push_back({.rows = 2, .columns = 2, .blocks_per_multiprocessor = 2});
-  builds.push_back({.rows = 2, .columns = 2, .launches_at_once = 2});
-  builds.push_back({.rows = 2, .columns = 2, .quads = true, .blocks_per_multiprocessor = 2});
-  builds.push_back({.rows = 2, .columns = 2, .quads = true, .launches_at_once = 2});
-  return builds;
+bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts, const Card& card) {
+  if (parts.each.size() > 1 && build.columns == 1 && build.rows != 2) return false;
+  // Up and gate are a pair of rows.
+  if (build.rows == 1 && mat_vec.end == MatVecEnd::kGlu) return false;
+  if (build.producer && !card.dependents_start_early) return false;
+  if (!build.held) return true;
+  return mat_vec.n_values <= mat_vec::kHeldValues && !mat_vec.expert_has_input;
 }
 
 // The one to take unmeasured. Four rows share a lane's inputs, so they need the fewest
 // instructions, if there are enough of them for a block on nearly every multiprocessor. Where a
 // second round of blocks would be short, one block each leaves the next launch its room.
 std::vector<Variant>::iterator preferred(std::vector<Variant>& variants, const Card& card) {
-  const auto find = [&](const Build& build) {
-    return std::ranges::find_if(variants, [&](const Variant& v) { return v.build == build; });
+  const auto find = [&](std::int32_t blocks) {
+    return std::ranges::find_if(variants, [&](const Variant& v) {
+      return v.build.rows == 4 && v.build.blocks_per_multiprocessor == blocks;
+    });
   };
-  const auto four = find(kFourRows);
+  const auto four = find(2);
   if (four == variants.end() || four->plans.size() > 1) return variants.begin();
   const std::int32_t n_blocks = four->plans.front().n_thread_blocks;
   const std::int32_t n = card.n_multiprocessors;
   if (10 * n_blocks < 9 * n) return variants.begin();
-  const auto beside = find(kFourRowsBesideNext);
+  const auto beside = find(1);
   return n < n_blocks && n_blocks < 2 * n && beside != variants.end() ? beside : four;
 }
 
@@ -266,8 +214,9 @@ std::vector<Variant>::iterator preferred(std::vector<Variant>& variants, const C
 std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, const Card& card) {
   std::vector<Variant> variants;
   if (parts.each.empty()) return variants;
-  for (const Build& build : builds_for(mat_vec, parts)) {
-    if (!suits(build, mat_vec, parts)) continue;
+  const bool quads = has_quads(mat_vec, parts, card);
+  for (const Build& build : mat_vec::builds_for(mat_vec, quads)) {
+    if (!suits(build, mat_vec, parts, card)) continue;
     Variant variant{build, {}};
     for (std::size_t i = 0; i < parts.each.size(); ++i) {
       const MatVec& part = parts.each[i];

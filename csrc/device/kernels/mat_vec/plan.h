@@ -7,12 +7,13 @@
 
 #include "device/kernels/card.h"
 #include "device/kernels/mat_vec.h"
-#include "device/kernels/mat_vec/task.h"
+#include "device/kernels/mat_vec/work/task.h"
 #include "device/kernels/weights/lane_quads.h"
 
 namespace unpaced::mat_vec {
 
 inline constexpr std::int32_t kBlockThreads = 256;
+inline constexpr std::int32_t kProducerThreads = 32;
 inline constexpr std::int32_t kStagesMax = 8;
 inline constexpr std::int32_t kTeamsMax = kBlockThreads / 32;
 
@@ -40,11 +41,12 @@ constexpr FormatFacts facts_of() {
 
 // A kernel (product.h: Shape), and how it is launched.
 struct Build {
-  std::int32_t rows = 2;     // of a chunk
+  std::int32_t rows = 2;     // of a chunk: 1 (of quads), 2 or 4
   std::int32_t columns = 1;  // 1, 2, 4 or 8
   bool wide = false;         // teams of as many warps as ggml has
   bool held = false;         // inputs stay in registers
   bool quads = false;        // lanes do four of ggml's threads' work each
+  bool producer = false;     // a warp of each block does nothing but fetch
   std::int32_t blocks_per_multiprocessor = 1;
   // Two: a block leaves room for one of the next launch, which then fetches its first weights
   // beside it.

@@ -1,8 +1,9 @@
 // How weights come into shared memory while earlier ones are multiplied: a ring of stages a team,
 // each with a barrier that knows when its bytes are there.
 //
-// From compute 9.0 on one lane asks for a row's slice as a whole (cp.async.bulk). From 8.0 on all
-// lanes ask for 16 bytes each (cp.async). Before, weights are read where they lie.
+// From compute 9.0 on one lane asks for a row's slice as a whole (cp.async.bulk); for one column
+// this is a warp of the block that does nothing else (a producer). From 8.0 on all lanes ask for 16
+// bytes each (cp.async). Before, weights are read where they lie.
 //
 // Copies begin and end at multiples of 16 bytes, so they may read up to 15 bytes around a slice:
 // always within 16 aligned bytes of which at least one is the slice's.
@@ -15,7 +16,8 @@
 namespace unpaced::mat_vec {
 
 struct StageBarriers {
-  unsigned long long of[kTeamsMax][kStagesMax];
+  unsigned long long of[kTeamsMax][kStagesMax];    // its bytes are there
+  unsigned long long free[kTeamsMax][kStagesMax];  // nobody reads it any more; a producer's
 };
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
@@ -71,16 +73,37 @@ __device__ __forceinline__ Lines lines_of(const std::uint8_t* from, std::int32_t
 }
 
 #if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void arrive(unsigned long long* barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// So many bytes more will come.
+__device__ __forceinline__ void announce(unsigned long long* barrier, std::uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+
 // One lane fetches one row's slice.
 __device__ __forceinline__ void fetch_row(unsigned long long* barrier, const Lines& lines,
                                           void* slot) {
-  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(lines.bytes)
-               : "memory");
+  announce(barrier, lines.bytes);
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(shared_address(slot)),
       "l"(lines.begin), "r"(lines.bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// Such a copy once for a whole warp, whose lanes all have the same arguments; does: whether.
+__device__ __forceinline__ void copy_once(std::uint32_t does, unsigned long long begin,
+                                          std::uint32_t bytes, void* slot,
+                                          unsigned long long* barrier) {
+  asm volatile(
+      "{ .reg .pred one; elect.sync _|one, 0xffffffff; setp.ne.and.u32 one, %4, 0, one; @one "
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3]; }" ::
+          "r"(shared_address(slot)),
+      "l"(begin), "r"(bytes), "r"(shared_address(barrier)), "r"(does)
       : "memory");
 }
 #elif __CUDA_ARCH__ >= 800

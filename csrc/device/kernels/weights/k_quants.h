@@ -33,7 +33,9 @@ struct Q8Inputs {
   UNPACED_BOTH static float finished(float sum) { return sum; }
 };
 
-// Two groups of 32 weights with a scale and a minimum each, of 8 inputs each: Q4_K and Q5_K.
+// Two groups of 32 weights with a scale and a minimum each, of 8 inputs each: Q4_K and Q5_K. The
+// second group's weights are kSecond times too large: so they need not be moved.
+template <int kSecond>
 struct TwoGroups : Q8Inputs<256> {
   // The inputs' words; their scale d; d * (their sum), which is exact: 11 bits times 11.
   struct Input {
@@ -45,7 +47,7 @@ struct TwoGroups : Q8Inputs<256> {
   static constexpr std::uint32_t kCommonWords = 0x30;  // the scales (lane_quads.h)
 
   struct Weights {
-    std::uint32_t words[4];  // weights of a byte
+    std::uint32_t words[4];  // weights of a byte, without a sign
     Factor scales[2];
     float minima[2];
     float scale, minimum;  // of the block
@@ -86,7 +88,7 @@ struct TwoGroups : Q8Inputs<256> {
                                 (fours & (split ? 0x0f0f0f0fU : 0)) |
                                 ((whole >> 2) & (split ? 0x30303030U : 0));
     weights.scales[0] = factor_of(byte_value<0>(bytes));
-    weights.scales[1] = factor_of(byte_value<1>(bytes));
+    weights.scales[1] = factor_of(byte_value<1, kSecond>(bytes));
     weights.minima[0] = byte_value<2>(bytes);
     weights.minima[1] = byte_value<3>(bytes);
   }
@@ -96,8 +98,9 @@ struct TwoGroups : Q8Inputs<256> {
     float minimum_sum = 0;
     UNPACED_UNROLL
     for (int i = 0; i < 2; ++i) {
-      const std::int32_t dot = byte_dot(weights.words[2 * i + 1], input.words[2 * i + 1],
-                                        byte_dot(weights.words[2 * i], input.words[2 * i], kBias));
+      const std::int32_t dot =
+          unsigned_dot(weights.words[2 * i + 1], input.words[2 * i + 1],
+                       unsigned_dot(weights.words[2 * i], input.words[2 * i], kBias));
       scaled_sum = fused(input.scales[i], scaled(dot, weights.scales[i]), scaled_sum);
       minimum_sum = fused(input.sums[i], weights.minima[i], minimum_sum);
     }
@@ -115,7 +118,7 @@ struct TwoGroups : Q8Inputs<256> {
   }
 };
 
-struct Q4K : TwoGroups {
+struct Q4K : TwoGroups<16> {
   static constexpr int kBytes = 144;
   static constexpr int kThreads = 16;
   static constexpr int kAlignment = 16;
@@ -128,7 +131,7 @@ struct Q4K : TwoGroups {
     for (int i = 0; i < 2; ++i) {
       const auto word = load_aligned<std::uint32_t>(words + 16 * i);
       weights.words[i] = word & 0x0f0f0f0fU;
-      weights.words[2 + i] = (word >> 4) & 0x0f0f0f0fU;
+      weights.words[2 + i] = word & 0xf0f0f0f0U;
     }
     return weights;
   }
@@ -143,13 +146,13 @@ struct Q4K : TwoGroups {
       UNPACED_UNROLL
       for (int k = 0; k < 4; ++k) {
         weights[k].words[i] = words[k] & 0x0f0f0f0fU;
-        weights[k].words[2 + i] = (words[k] >> 4) & 0x0f0f0f0fU;
+        weights[k].words[2 + i] = words[k] & 0xf0f0f0f0U;
       }
     }
   }
 };
 
-struct Q5K : TwoGroups {
+struct Q5K : TwoGroups<1> {
   static constexpr int kBytes = 176;
   static constexpr int kThreads = 16;
   static constexpr int kAlignment = 16;

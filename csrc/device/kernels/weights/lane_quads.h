@@ -3,7 +3,8 @@
 // of four that do a thread's each, and reads 16 bytes at a time.
 //
 // 32 lanes are then all of ggml's 128 threads (four warps): lane p has threads 4p ... 4p + 3, warp
-// p / 8's, and a sum for each of the four. A step is what all of them meet, one turn of ggml's loop.
+// p / 8's, and a sum for each of the four. A step is what all of them meet, one turn of ggml's
+// loop.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,10 @@ namespace unpaced::mat_vec {
 
 inline constexpr int kQuad = 4;
 
-// A format whose threads can be taken in fours: `load_quad` makes the weights of thread 4 * part and
-// the next three, and `kCommonWords` names the words of `Input` that the four have in common.
+// A format whose threads can be taken in fours: `load_quad` makes the weights of thread 4 * part
+// and the next three, and `kCommonWords` names the words of `Input` that the four have in common.
 template <class Format>
-concept HasQuads = requires(const std::uint8_t* block,
-                            typename Format::Weights (&weights)[kQuad]) {
+concept HasQuads = requires(const std::uint8_t* block, typename Format::Weights (&weights)[kQuad]) {
   Format::load_quad(block, 0, weights);
   Format::kCommonWords;
 };

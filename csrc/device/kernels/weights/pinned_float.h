@@ -103,6 +103,19 @@ UNPACED_BOTH std::int32_t byte_dot(std::uint32_t a, std::uint32_t b, std::int32_
 #endif
 }
 
+// The same of bytes without a sign and of signed ones.
+UNPACED_BOTH std::int32_t unsigned_dot(std::uint32_t a, std::uint32_t b, std::int32_t start) {
+#if defined(__CUDA_ARCH__)
+  std::int32_t total;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(total) : "r"(a), "r"(b), "r"(start));
+  return total;
+#else
+  for (int i = 0; i < 4; ++i)
+    start += static_cast<std::uint8_t>(a >> (8 * i)) * static_cast<std::int8_t>(b >> (8 * i));
+  return start;
+#endif
+}
+
 // Integers become floats without a conversion: a sum that starts at kBias is, read as a float,
 // kBiasValue + sum, exactly, while |sum| < 2^22. What takes the bias off again can multiply on the
 // way (`scaled`): every product of weights' and inputs' integers stays below 2^24, so it is exact.
@@ -140,20 +153,22 @@ UNPACED_BOTH std::uint32_t chosen_bytes(std::uint32_t low, std::uint32_t high,
 #endif
 }
 
-// Byte `i` of a word as a float, 0 to 255.
-template <int i>
+// Byte `i` of a word as a float, 0 to 255, divided by 1 or 16.
+template <int i, int kDivisor = 1>
 UNPACED_BOTH float byte_value(std::uint32_t word) {
+  static_assert(kDivisor == 1 || kDivisor == 16);
+  constexpr std::uint32_t kOne = kDivisor == 1 ? 0x4B000000U : 0x49000000U;
 #if defined(__CUDA_ARCH__)
-  const std::uint32_t biased = __byte_perm(word, 0x4B000000U, 0x7540 | i);
+  const std::uint32_t biased = __byte_perm(word, kOne, 0x7540 | i);
 #else
-  const std::uint32_t biased = 0x4B000000U | ((word >> (8 * i)) & 0xffU);
+  const std::uint32_t biased = kOne | ((word >> (8 * i)) & 0xffU);
 #endif
-  return sum(as_float(biased), -8388608.0F);
+  return sum(as_float(biased), -8388608.0F / kDivisor);
 }
 
 // Words as they lie in memory, whatever their alignment. Reads aligned words that hold at least one
-// of the bytes asked for. All are shifted right by `bits` (0 to 7): what comes in at a word's top is
-// the next one's, or anything.
+// of the bytes asked for. All are shifted right by `bits` (0 to 7): what comes in at a word's top
+// is the next one's, or anything.
 template <int n>
 UNPACED_BOTH void load_words(const std::uint8_t* from, std::uint32_t (&words)[n], int bits = 0) {
 #if defined(__CUDA_ARCH__)

@@ -112,10 +112,11 @@ class RowTotals {
     }
   }
 
-  // Lane p has four sums of a value, k = 0 ... 3: those of ggml's warp p / 8, lanes 4 * (p % 8) + k.
-  // The n values' 4n floats are numbered, four a value, and a lane takes every warp's of n of them,
-  // from (p / 8) * n on, by way of shared memory. Then ggml's butterfly: its offsets 16, 8 and 4 are
-  // 4, 2 and 1 here, and 2 and 1 are among the k, which by then are at other lanes if n is small.
+  // Lane p has four sums of a value, k = 0 ... 3: those of ggml's warp p / 8, lanes 4 * (p % 8) +
+  // k. The n values' 4n floats are numbered, four a value, and a lane takes every warp's of n of
+  // them, from (p / 8) * n on, by way of shared memory. Then ggml's butterfly: its offsets 16, 8
+  // and 4 are 4, 2 and 1 here, and 2 and 1 are among the k, which by then are at other lanes if n
+  // is small.
   UNPACED_BOTH float total_of_quads(const Sums& sums) const {
     constexpr int n = kRows * kColumns;
     static_assert(n == 1 || n == 2 || n % 4 == 0);

@@ -54,6 +54,8 @@ class PhaseTrial {
   [[nodiscard]] TrialTimes measure(std::span<const StepPhase* const> phases);
   // Ours alone.
   [[nodiscard]] double measure_own(std::span<const StepPhase* const> phases);
+  // All of them one after the other, whosever they are, the first one ours.
+  [[nodiscard]] double measure_step(std::span<const StepPhase> phases);
 
  private:
   // What a phase leaves in one tensor.

@@ -1,8 +1,10 @@
 // Finds the fastest builds of a phase's mat-vecs on this card, by running them.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -29,17 +31,29 @@ class PhaseTuner {
   // Of phases of one shape. Leaves the fastest build of each mat-vec among the choices. Whether its
   // bits are ggml's is not asked. Throws as PhaseTrial.
   std::vector<VariantTime> tune(std::span<const StepPhase* const> phases);
+  // Between builds that were nearly as fast for a phase by itself: those with which a step is
+  // fastest, by `step_seconds`. What is faster beside its like may hold up what comes behind it.
+  // until: no other is measured after it.
+  void settle(const std::function<double()>& step_seconds,
+              std::chrono::steady_clock::time_point until);
   // The builds of a phase's mat-vecs, as a number that choose() takes.
   [[nodiscard]] std::int32_t chosen(const StepPhase& phase) const;
   void choose(const StepPhase& phase, std::int32_t builds);
 
  private:
+  // Builds of a mat-vec that are nearly as fast, the fastest first.
+  struct Contest {
+    MatVec mat_vec;
+    std::vector<std::int32_t> builds;
+  };
+
   void tune(std::span<const StepPhase* const> phases, std::size_t launch, const MatVec& mat_vec,
             std::vector<VariantTime>& times);
 
   PhaseTrial& trial_;
   MatVecChoices& choices_;
   const Card card_;
+  std::vector<Contest> contests_;
 };
 
 }  // namespace unpaced

@@ -15,6 +15,9 @@ namespace {
 constexpr const char* kDiffers = "its bits are not ggml's here: ";
 constexpr const char* kSlower = "it is slower than ggml's here";
 constexpr std::int32_t kGgmls = -1;  // in place of builds
+// Of a step so many phases are tried together: some eight layers and the head.
+constexpr std::size_t kFirstPhases = 48;
+constexpr std::size_t kLastPhases = 2;
 // Before the name of a shape whose rows have the bits that each has alone.
 constexpr const char* kAlone = "rows as alone: ";
 
@@ -28,6 +31,24 @@ std::size_t weight_bytes(const StepPhase& phase) {
     }
   }
   return n;
+}
+
+// The first phases of a step from the first one of ours on, and its last ones; what is refused is
+// ggml's.
+std::vector<StepPhase> step_of(const StepGraph& graph, std::span<const StepPhase> phases,
+                               const OwnKernels& kernels) {
+  std::vector<StepPhase> step;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    if (step.size() >= kFirstPhases && i + kLastPhases < phases.size()) continue;
+    StepPhase phase = phases[i];
+    if (!kernels.why_no_phase(graph, phase).empty()) phase.kind = PhaseKind::kGgml;
+    if (phase.kind == PhaseKind::kGgml) {
+      if (step.empty()) continue;
+      step.back().next_is_ours = false;
+    }
+    step.push_back(std::move(phase));
+  }
+  return step;
 }
 
 }  // namespace
@@ -78,6 +99,25 @@ std::vector<PhaseTrialReport> StepTrials::run(const StepGraph& graph,
   return reports;
 }
 
+void StepTrials::settle(const StepGraph& graph, std::span<const StepPhase> phases,
+                        OwnKernels& kernels, Clock::time_point until) {
+  if (measured_.empty()) return;
+  const std::vector<StepPhase> step = step_of(graph, phases, kernels);
+  try {
+    tuner_->settle([&] { return trial_.measure_step(step); }, until);
+  } catch (const EngineLost&) {
+    throw;
+  } catch (
+      const std::exception&) {  // NOLINT(bugprone-empty-catch): the builds are as good as measured
+  }
+  for (const auto& [shape, phase] : measured_) {
+    if (kept_.find(shape) == tuner_->chosen(*phase)) continue;
+    kept_.put(shape, tuner_->chosen(*phase));
+    if (const std::string what = trial_.difference(*phase); !what.empty())
+      kernels.refuse(shape, kDiffers + what);
+  }
+}
+
 std::vector<PhaseTrialReport> StepTrials::tune(const StepGraph& graph,
                                                std::span<const StepPhase> phases) {
   std::vector<PhaseTrialReport> reports;
@@ -126,6 +166,7 @@ std::string StepTrials::why_ggml_by_time(const Shape& shape, PhaseTrialReport& t
   told.own_us = times.own * 1e6;
   const bool is_slower = times.own > times.ggml;
   kept_.put(shape.name, is_slower ? kGgmls : tuner_->chosen(first));
+  if (!is_slower) measured_.emplace_back(shape.name, &first);
   return is_slower ? kSlower : "";
 }
 

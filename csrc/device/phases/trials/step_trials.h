@@ -4,6 +4,7 @@
 #include <chrono>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/graph/step_phase.h"
@@ -29,6 +30,10 @@ class StepTrials {
   // `kernels` refuses from then on. Throws EngineLost where the GPU hangs.
   std::vector<PhaseTrialReport> run(const StepGraph& graph, std::span<const StepPhase> phases,
                                     OwnKernels& kernels);
+  // After run(): between builds that are nearly as fast, by whole steps (PhaseTuner::settle). What
+  // becomes of run()'s choices is put into `kept`, bits compared once more. Throws as run().
+  void settle(const StepGraph& graph, std::span<const StepPhase> phases, OwnKernels& kernels,
+              Clock::time_point until);
   // The builds of each shape alone: ggml has no kernels to compare with.
   std::vector<PhaseTrialReport> tune(const StepGraph& graph, std::span<const StepPhase> phases);
 
@@ -45,6 +50,8 @@ class StepTrials {
   PhaseTuner* const tuner_;
   ChoiceFile& kept_;
   const Clock::time_point until_;
+  std::vector<std::pair<std::string, const StepPhase*>>
+      measured_;  // ours: a shape, one of its phases
 };
 
 }  // namespace unpaced

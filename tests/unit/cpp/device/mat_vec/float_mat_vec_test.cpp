@@ -109,8 +109,8 @@ void run(const mv::Plan& plan) {
     HostBlock threads(fibers, block, plan.n_thread_blocks,
                       static_cast<std::size_t>(plan.shared_bytes));
     fibers.run([&](int thread) {
-      HostPlace place(threads, thread);
-      mv::BlockWork<Shape, HostPlace>(plan.task, place).run();
+      HostPlace<false> place(threads, thread);
+      mv::BlockWork<Shape, HostPlace<false>>(plan.task, place).run();
     });
   }
 }
@@ -196,7 +196,7 @@ void expect_equal(const Case& format, int n_values, MatVecEnd end, bool wild, st
     float expected = sum_of(first + static_cast<std::size_t>(row) * row_bytes, y);
     if (end == MatVecEnd::kAdded) expected = add(expected, added[static_cast<std::size_t>(row)]);
     if (end == MatVecEnd::kGlu)
-      expected = HostPlace::glu(
+      expected = HostPlace<false>::glu(
           sum_of(first + static_cast<std::size_t>(kRows + row) * row_bytes, y), expected, {});
     const float got = out[static_cast<std::size_t>(row)];
     n += std::isnan(expected) ? !std::isnan(got) : mv::as_bits(expected) != mv::as_bits(got);

@@ -1,19 +1,36 @@
-// The place of a mat-vec's block on the host (device/kernels/mat_vec/product.h): fibers are its
-// threads, fetched weights are copied at once.
+// The place of a mat-vec's block on the host (device/kernels/mat_vec/work/product.h): fibers are
+// its threads, fetched weights are copied at once.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
-#include "device/kernels/mat_vec/product.h"
+#include "device/kernels/mat_vec/work/product.h"
 #include "fibers.h"
 
 namespace unpaced::test {
 
+// As mbarrier: `n` arrivals make a phase complete.
+struct HostStage {
+  int n = 1;
+  int left = 1;
+  std::uint32_t phase = 0;
+
+  void arrive() {
+    if (--left > 0) return;
+    left = n;
+    phase ^= 1;
+  }
+  void await(std::uint32_t parity, Fibers& fibers) const {
+    while (phase == parity) fibers.yield();
+  }
+};
+
 // What the threads of a block share.
 struct HostBlock {
   static constexpr int kThreads = 256;
+  static constexpr int kProducerThreads = 32;
 
   HostBlock(Fibers& threads, int block, int n_blocks, std::size_t shared_bytes)
       : number(block),
@@ -22,6 +39,7 @@ struct HostBlock {
         // What nobody wrote is nobody's: it would show.
         memory((shared_bytes + 15) / 16,
                Line{{0xffffffffU, 0xffffffffU, 0xffffffffU, 0xffffffffU}}),
+        everybody(kThreads + kProducerThreads),
         all(kThreads),
         warps(kThreads / 32, FiberBarrier(32)),
         lanes(kThreads / 32, std::vector<float>(32)) {}
@@ -34,15 +52,21 @@ struct HostBlock {
   int count;
   Fibers& fibers;
   std::vector<Line> memory;
+  FiberBarrier everybody;  // with a producer
   FiberBarrier all;
+  HostStage fetched[8][8], free[8][8];
   std::vector<FiberBarrier> warps;
   std::vector<FiberBarrier> teams;
   std::vector<std::vector<float>> lanes;
   bool earlier_ended = false;
 };
 
+template <bool kProducer>
 class HostPlace {
  public:
+  static constexpr bool kHasProducer = kProducer;
+  static constexpr int kTeams = HostBlock::kThreads / 32;
+  [[nodiscard]] bool is_producer() const { return thread_ >= HostBlock::kThreads; }
   HostPlace(HostBlock& block, int thread) : block_(block), thread_(thread) {}
 
   [[nodiscard]] int thread() const { return thread_; }
@@ -53,12 +77,15 @@ class HostPlace {
     return reinterpret_cast<std::uint8_t*>(block_.memory.data());
   }
 
-  void prepare_ring(int, int, int, int team) {
+  void prepare_ring(int, int, int rows, int team) {
     if (thread_ == 0) {
+      for (auto& stages : block_.fetched) {
+        for (HostStage& stage : stages) stage.n = stage.left = rows;
+      }
       block_.teams.assign(static_cast<std::size_t>(HostBlock::kThreads / 32 / team),
                           FiberBarrier(32 * team));
     }
-    meet_block();
+    (kProducer ? block_.everybody : block_.all).wait(block_.fibers);
   }
   void let_later_kernels_start(bool) {}
   void end_writes(bool) {}
@@ -70,19 +97,35 @@ class HostPlace {
     block_.teams[static_cast<std::size_t>(team)].wait(block_.fibers);
   }
   template <int kTeam>
-  void await_stage(int team, std::int32_t, std::uint32_t) {
-    meet_team<kTeam>(team);
+  void await_stage(int team, std::int32_t stage, std::uint32_t parity) {
+    if constexpr (kProducer)
+      block_.fetched[team][stage].await(parity, block_.fibers);
+    else
+      meet_team<kTeam>(team);
+  }
+
+  void await_free(int team, std::int32_t stage, std::uint32_t parity) {
+    block_.free[team][stage].await(parity, block_.fibers);
+  }
+  void free_stage(int team, std::int32_t stage) { block_.free[team][stage].arrive(); }
+  // Fibers of a warp need not go in step: each goes by itself.
+  static bool any(bool one) { return one; }
+  template <int kRows, int, bool>
+  void fetch_rows(bool, int lane, std::int32_t stage, std::int32_t n_stages,
+                  const std::uint8_t* from, std::int32_t bytes, std::uint8_t* rings,
+                  std::int32_t slot_bytes) {
+    const int team = lane / kRows;
+    copy_lines(from, bytes,
+               rings + ((team * n_stages + stage) * kRows + lane % kRows) * slot_bytes);
+    block_.fetched[team][stage].arrive();
   }
 
   static constexpr bool kReadsInPlace = false;
 
-  template <int kRows, int kTeam, class To>
+  template <int kRows, int kTeam, bool, class To>
   void fetch(int, int warp, int lane, std::int32_t, std::int32_t bytes, const std::uint8_t* from,
              To to) {
-    if (warp != 0 || lane >= kRows) return;
-    // Whole lines of 16 bytes, as the device's copies.
-    const auto before = static_cast<std::int32_t>(reinterpret_cast<std::uintptr_t>(from) & 15);
-    std::memcpy(to(lane), from - before, static_cast<std::size_t>((before + bytes + 15) & ~15));
+    if (warp == 0 && lane < kRows) copy_lines(from, bytes, to(lane));
   }
   [[nodiscard]] const std::uint8_t* fetched(const std::uint8_t* row, std::int32_t offset,
                                             const std::uint8_t* slot) const {
@@ -116,6 +159,12 @@ class HostPlace {
   }
 
  private:
+  // Whole lines of 16 bytes, as the device's copies.
+  static void copy_lines(const std::uint8_t* from, std::int32_t bytes, std::uint8_t* to) {
+    const auto before = static_cast<std::int32_t>(reinterpret_cast<std::uintptr_t>(from) & 15);
+    std::memcpy(to, from - before, static_cast<std::size_t>((before + bytes + 15) & ~15));
+  }
+
   HostBlock& block_;
   int thread_;
 };

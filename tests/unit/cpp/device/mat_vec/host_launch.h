@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "device/kernels/mat_vec/plan.h"
-#include "device/kernels/mat_vec/product.h"
+#include "device/kernels/mat_vec/work/product.h"
 #include "fibers.h"
 #include "host_block.h"
 
@@ -12,13 +12,14 @@ namespace unpaced::test {
 
 template <class Shape>
 void run(const mat_vec::Plan& plan) {
-  static Fibers fibers(HostBlock::kThreads);
+  using Place = HostPlace<Shape::kProducer>;
+  static Fibers fibers(HostBlock::kThreads + (Shape::kProducer ? HostBlock::kProducerThreads : 0));
   for (int block = 0; block < plan.n_thread_blocks; ++block) {
     HostBlock threads(fibers, block, plan.n_thread_blocks,
                       static_cast<std::size_t>(plan.shared_bytes));
     fibers.run([&](int thread) {
-      HostPlace place(threads, thread);
-      mat_vec::BlockWork<Shape, HostPlace>(plan.task, place).run();
+      Place place(threads, thread);
+      mat_vec::BlockWork<Shape, Place>(plan.task, place).run();
     });
   }
 }
@@ -31,6 +32,16 @@ void run_wide(const mat_vec::Build& build, const mat_vec::Plan& plan) {
                               : run<Shape<Format, kWarps, 4, 8, true, 0>>(plan);
 }
 
+template <class Format, int kWarps, bool kProducer>
+void run_column(const mat_vec::Build& build, const mat_vec::Plan& plan) {
+  using mat_vec::Shape;
+  if constexpr (mat_vec::kIsQuad<Format>) {
+    if (build.rows == 1) return run<Shape<Format, kWarps, 1, 1, false, 0, kProducer>>(plan);
+  }
+  return build.rows == 2 ? run<Shape<Format, kWarps, 2, 1, false, 0, kProducer>>(plan)
+                         : run<Shape<Format, kWarps, 4, 1, false, 0, kProducer>>(plan);
+}
+
 // The kernels that a format's build names (kernel.cuh: launch_build).
 template <class Format, int kWarps>
 void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
@@ -38,8 +49,10 @@ void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
   if constexpr (mat_vec::HasQuads<Format>) {
     if (build.quads) return run_build<mat_vec::Quad<Format>, kWarps>(build, plan);
   }
-  constexpr int kHeld = mat_vec::kHeldValues / mat_vec::Step<Format>::kValues;
-  if (build.held) return run<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan);
+  if constexpr (!mat_vec::kIsQuad<Format>) {
+    constexpr int kHeld = mat_vec::kHeldValues / mat_vec::Step<Format>::kValues;
+    if (build.held) return run<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan);
+  }
   if (!build.wide && build.columns > 1) {
     if (mat_vec::kIsQuad<Format> || plan.warps == kWarps) {
       return build.columns == 2   ? run<Shape<Format, kWarps, 2, 2, false, 0>>(plan)
@@ -53,8 +66,8 @@ void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
     }
   }
   if (!build.wide) {
-    return build.rows == 2 ? run<Shape<Format, kWarps, 2, 1, false, 0>>(plan)
-                           : run<Shape<Format, kWarps, 4, 1, false, 0>>(plan);
+    return build.producer ? run_column<Format, kWarps, true>(build, plan)
+                          : run_column<Format, kWarps, false>(build, plan);
   }
   if constexpr (!mat_vec::kIsQuad<Format>) run_wide<Format, kWarps>(build, plan);
 }

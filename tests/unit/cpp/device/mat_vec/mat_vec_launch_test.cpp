@@ -22,7 +22,10 @@ std::string launched;          // of weights that are not quantised: what
 using namespace unpaced;
 using namespace unpaced::test;
 
-constexpr Card kCard = {.compute = 90, .n_multiprocessors = 3, .shared_bytes_max = 232448};
+constexpr Card kCard = {.compute = 90,
+                        .n_multiprocessors = 3,
+                        .shared_bytes_max = 232448,
+                        .dependents_start_early = true};
 
 const GgmlFormat& named(const std::string& name) {
   for (const GgmlFormat& format : ggml_formats()) {

@@ -1,6 +1,6 @@
-// The mat-vec kernels' work (device/kernels/mat_vec/product.h) against ggml's order, bit by bit:
-// every format, lengths with tails, all builds, adversarial scales. A block of the GPU's threads
-// runs on fibers, so a wrong index, order or tail shows here, without a GPU.
+// The mat-vec kernels' work (device/kernels/mat_vec/work/product.h) against ggml's order, bit by
+// bit: every format, lengths with tails, all builds, adversarial scales. A block of the GPU's
+// threads runs on fibers, so a wrong index, order or tail shows here, without a GPU.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -85,9 +85,11 @@ void expect_equal(const Product& product, const mv::Build& build, std::uint32_t 
 constexpr mv::Build kOneColumn[] = {{.rows = 2},
                                     {.rows = 4},
                                     {.rows = 2, .held = true},
+                                    {.rows = 2, .producer = true},
                                     {.rows = 2, .quads = true},
                                     {.rows = 4, .quads = true},
-                                    {.rows = 2, .held = true, .quads = true}};
+                                    {.rows = 2, .quads = true, .producer = true},
+                                    {.rows = 4, .quads = true, .producer = true}};
 
 // Formats without quads have such builds as the others.
 
@@ -110,6 +112,21 @@ TEST(one_column_has_ggmls_bits) {
   }
 }
 
+TEST(a_row_alone_has_ggmls_bits) {
+  std::uint32_t seed = 900;
+  for (const GgmlFormat& format : ggml_formats()) {
+    for (const int n_values : lengths(format)) {
+      // Others are taken by twos.
+      const bool quads =
+          format.format == WeightFormat::kQ4_K || format.format == WeightFormat::kQ5_K ||
+          format.format == WeightFormat::kQ6_K || format.format == WeightFormat::kQ8_0;
+      for (const bool producer : {false, true})
+        expect_equal({.format = &format, .n_values = n_values, .rows = {37}, .wild = producer},
+                     {.rows = quads ? 1 : 2, .quads = quads, .producer = producer}, ++seed);
+    }
+  }
+}
+
 TEST(each_of_several_columns_has_the_bits_of_one) {
   std::uint32_t seed = 1000;
   for (const GgmlFormat& format : ggml_formats()) {
@@ -123,8 +140,8 @@ TEST(each_of_several_columns_has_the_bits_of_one) {
                                  .wild = n_columns == 3};
         expect_equal(product, {.rows = 4, .columns = columns, .wide = true}, ++seed);
         for (const bool quads : {false, true}) {
-          expect_equal(product,
-                       {.rows = columns == 4 ? 4 : 2, .columns = columns, .quads = quads}, ++seed);
+          expect_equal(product, {.rows = columns == 4 ? 4 : 2, .columns = columns, .quads = quads},
+                       ++seed);
         }
       }
     }
@@ -163,9 +180,13 @@ TEST(long_rows_are_fetched_in_slices) {
   for (const GgmlFormat& format : ggml_formats()) {
     for (const int stage_bytes : {1000, 3000, 9000}) {
       for (const int rows : {2, 4}) {
-        for (const bool quads : {false, true})
-          expect_equal({.format = &format, .n_values = 14336, .rows = {9}},
-                       {.rows = rows, .quads = quads, .stage_bytes = stage_bytes}, ++seed);
+        for (const bool quads : {false, true}) {
+          for (const bool producer : {false, true})
+            expect_equal(
+                {.format = &format, .n_values = 14336, .rows = {9}},
+                {.rows = rows, .quads = quads, .producer = producer, .stage_bytes = stage_bytes},
+                ++seed);
+        }
       }
       expect_equal({.format = &format, .n_values = 9216, .rows = {9}, .n_columns = 2},
                    {.rows = 4, .columns = 2, .wide = true, .stage_bytes = stage_bytes}, ++seed);
@@ -204,7 +225,8 @@ TEST(gate_and_up_meet) {
                     .rows = {33, 33},
                     .n_columns = columns,
                     .end = MatVecEnd::kGlu},
-                   {.rows = columns == 4 ? 4 : 2, .columns = columns, .quads = columns > 2}, ++seed);
+                   {.rows = columns == 4 ? 4 : 2, .columns = columns, .quads = columns > 2},
+                   ++seed);
     }
   }
 }
@@ -220,7 +242,7 @@ TEST(experts_are_chosen_by_an_earlier_kernel) {
                       .end = MatVecEnd::kAdded,
                       .n_experts = 4,
                       .expert_has_input = own},
-                     {.rows = rows, .quads = own}, ++seed);
+                     {.rows = rows, .quads = own, .producer = rows == 2}, ++seed);
       }
       expect_equal({.format = &format,
                     .n_values = 768,

@@ -98,9 +98,9 @@ class Data {
     for (std::size_t i = paired ? 1 : 0; i < product_.rows.size(); ++i) {
       for (int vector = 0; vector < std::max(product_.n_columns, product_.n_experts); ++vector) {
         for (int row = 0; row < product_.rows[i]; ++row) {
-          const float expected =
-              paired ? HostPlace::glu(ended(made, 1, vector, row), ended(made, 0, vector, row), {})
-                     : ended(made, i, vector, row);
+          const float expected = paired ? HostPlace<false>::glu(ended(made, 1, vector, row),
+                                                                ended(made, 0, vector, row), {})
+                                        : ended(made, i, vector, row);
           const float got =
               out_[i][static_cast<std::size_t>(vector * made.matrices[i].out_stride + row)];
           const bool equal = std::isnan(expected)

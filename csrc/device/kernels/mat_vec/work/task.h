@@ -55,27 +55,40 @@ struct TaskPair {
   std::int32_t n_first_blocks;
 };
 
-// Which rows a chunk is: `n_rows` (the kernel's kRows) of one matrix, or rows of gate and up in
-// turn, up first.
-struct Chunk {
-  std::int32_t matrix;
-  std::int32_t expert;     // which of the used ones
-  std::int32_t expert_id;  // of all
-  std::int32_t first_row;  // of outputs
-};
+// The chunks of a team, one after the other. A chunk is some rows of one matrix, or rows of gate
+// and up in turn, up first. Chunks are numbered matrix by matrix, or expert by expert of those
+// used.
+class Chunks {
+ public:
+  UNPACED_BOTH Chunks(const Task& task, std::int32_t first) : number_(first) { find_part(task); }
 
-UNPACED_BOTH Chunk chunk_at(const Task& task, std::int32_t chunk, int outputs_per_chunk) {
-  Chunk found = {0, 0, 0, 0};
-  if (task.chunks_per_expert != 0) {
-    found.expert = chunk / task.chunks_per_expert;
-    chunk -= found.expert * task.chunks_per_expert;
-  } else {
-    while (found.matrix + 1 < task.n_matrices && chunk >= task.matrices[found.matrix].chunks_end)
-      ++found.matrix;
-    if (found.matrix > 0) chunk -= task.matrices[found.matrix - 1].chunks_end;
+  UNPACED_BOTH bool is_one(const Task& task) const { return number_ < task.n_chunks; }
+  UNPACED_BOTH void advance(const Task& task, std::int32_t by) {
+    number_ += by;
+    find_part(task);
   }
-  found.first_row = chunk * outputs_per_chunk;
-  return found;
-}
+
+  // The matrix, where there are no experts; which of the used experts, else.
+  UNPACED_BOTH std::int32_t part() const { return part_; }
+  // Its number in its part.
+  UNPACED_BOTH std::int32_t in_part(const Task& task) const {
+    if (part_ == 0) return number_;
+    if (task.chunks_per_expert != 0) return number_ - part_ * task.chunks_per_expert;
+    return number_ - task.matrices[part_ - 1].chunks_end;
+  }
+
+ private:
+  UNPACED_BOTH void find_part(const Task& task) {
+    while (number_ >= end_ && end_ < task.n_chunks) {
+      part_ += end_ > 0 ? 1 : 0;
+      end_ = task.chunks_per_expert != 0 ? end_ + task.chunks_per_expert
+                                         : task.matrices[part_].chunks_end;
+    }
+  }
+
+  std::int32_t number_;
+  std::int32_t part_ = 0;
+  std::int32_t end_ = 0;  // of the part
+};
 
 }  // namespace unpaced::mat_vec

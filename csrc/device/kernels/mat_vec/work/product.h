@@ -9,11 +9,13 @@
 
 #include <cstdint>
 
-#include "device/kernels/mat_vec/shape.h"
-#include "device/kernels/mat_vec/task.h"
+#include "device/kernels/mat_vec/work/block_inputs.h"
+#include "device/kernels/mat_vec/work/chunk_rows.h"
+#include "device/kernels/mat_vec/work/producer.h"
+#include "device/kernels/mat_vec/work/shape.h"
+#include "device/kernels/mat_vec/work/task.h"
 #include "device/kernels/weights/lane_quads.h"
 #include "device/kernels/weights/row_totals.h"
-#include "device/kernels/weights/stored_inputs.h"
 #include "device/kernels/weights/summation.h"
 
 namespace unpaced::mat_vec {
@@ -22,8 +24,8 @@ template <class Shape, class Place>
 class BlockWork {
   using Format = typename Shape::Format;
   using Input = typename Format::Input;
-  using Stored = StoredInputs<Format>;
   using Steps = Step<Format>;
+  using Rows = ChunkRows<Format, Shape::kRows>;
   using Totals = RowTotals<Shape, Place>;
   using Sums = typename Totals::Sums;
   static constexpr int kRows = Shape::kRows, kColumns = Shape::kColumns, kWarps = Shape::kWarps;
@@ -31,9 +33,15 @@ class BlockWork {
   static constexpr bool kQuads = kIsQuad<Format>;
   // Steps that have a sum each of a lane's.
   static constexpr int kStepSums = kQuads ? 1 : kSums;
+  static constexpr bool kProducer = Shape::kProducer && Place::kHasProducer;
 
  public:
-  UNPACED_BOTH BlockWork(const Task& task, Place& place) : task_(task), place_(place) {
+  UNPACED_BOTH BlockWork(const Task& task, Place& place)
+      : task_(task),
+        rows_(task),
+        inputs_(task, place),
+        place_(place),
+        next_(task, first_chunk(place)) {
     lane_ = place.thread() % kLanes;
     warp_ = place.thread() / kLanes % kTeam;
     team_ = place.thread() / kLanes / kTeam;
@@ -43,57 +51,38 @@ class BlockWork {
     exchanged_ = reinterpret_cast<float*>(place.shared() + task.sums_at) +
                  team_ * kWarps * kRows * kColumns * kLanes;
     n_teams_ = place.n_blocks() * (place.n_threads() / kLanes / kTeam);
-    next_chunk_ = team_ * place.n_blocks() + place.block();
   }
 
   UNPACED_BOTH void run() {
     place_.prepare_ring(team_, task_.n_stages, kRows, kTeam);
+    if constexpr (kProducer) {
+      if (place_.is_producer()) return Producer<Shape, Place>(task_, place_).run();
+    }
     // Which experts are asked for, an earlier kernel says.
     const bool early = task_.experts == nullptr;
-    std::int32_t chunk = next_chunk_;
-    if (early) fetch_first_stages();
+    Chunks chunks = next_;
+    if (!kProducer && early) fetch_first_stages();
     place_.let_later_kernels_start(task_.next_is_ours);
     place_.await_earlier_kernels();
-    if (!early) fetch_first_stages();
+    if (!kProducer && !early) fetch_first_stages();
     Input held[kHeld > 0 ? kHeld : 1];
     if constexpr (kHeld > 0) {
       UNPACED_UNROLL
-      for (int s = 0; s < kHeld; ++s) held[s] = gathered(0, s, lane_);
+      for (int s = 0; s < kHeld; ++s) held[s] = inputs_.gathered(0, s);
     } else {
-      store_inputs();
+      inputs_.store();
       place_.meet_block();
     }
-    for (; chunk < task_.n_chunks; chunk += n_teams_) work_on(chunk, held);
+    for (; chunks.is_one(task_); chunks.advance(task_, n_teams_)) work_on(chunks, held);
     place_.end_writes(task_.next_is_ours);
   }
 
  private:
-  static constexpr int kOutputsGlu = kRows / 2 > 0 ? kRows / 2 : 1;
-
-  UNPACED_BOTH bool paired() const { return task_.end == MatVecEnd::kGlu; }
-  UNPACED_BOTH Chunk chunk_of(std::int32_t number) const {
-    Chunk chunk = chunk_at(task_, number, paired() ? kOutputsGlu : kRows);
-    if (task_.experts != nullptr) chunk.expert_id = task_.experts[chunk.expert];
-    return chunk;
+  UNPACED_BOTH static std::int32_t first_chunk(const Place& place) {
+    return place.thread() / kLanes / kTeam * place.n_blocks() + place.block();
   }
 
   // --- weights -------------------------------------------------------------------------------
-
-  // Where row `r` of a chunk begins. Rows behind the last one are the last one again.
-  UNPACED_BOTH const std::uint8_t* row_at(const Chunk& chunk, int r) const {
-    const int m = paired() ? 1 - (r & 1) : chunk.matrix;  // gate is matrix 0
-    const TaskMatrix& matrix = task_.matrices[m];
-    const std::int32_t asked = chunk.first_row + (paired() ? r / 2 : r);
-    const std::int32_t row = asked < matrix.n_rows ? asked : matrix.n_rows - 1;
-    return matrix.weights + chunk.expert_id * matrix.expert_bytes +
-           static_cast<std::int64_t>(row) * matrix.row_bytes;
-  }
-
-  UNPACED_BOTH std::int32_t slice_bytes(std::int32_t slice) const {
-    const std::int32_t most = task_.slice_steps * Steps::kBlocks;
-    const std::int32_t left = task_.n_blocks - slice * most;
-    return (left < most ? left : most) * Format::kBytes;
-  }
 
   UNPACED_BOTH std::uint8_t* slot_of(std::int32_t stage, int r) const {
     return ring_ + (stage * kRows + r) * task_.slot_bytes;
@@ -102,105 +91,21 @@ class BlockWork {
   // Fetches the next stage: slices follow one another, then the team's next chunk's. A lane knows
   // where one of the chunk's rows goes on.
   UNPACED_BOTH void fetch_next() {
-    if (next_chunk_ >= task_.n_chunks) return;
-    if (next_slice_ == 0) next_row_ = row_at(chunk_of(next_chunk_), lane_ % kRows);
-    place_.template fetch<kRows, kTeam>(team_, warp_, lane_, next_stage_, slice_bytes(next_slice_),
-                                        next_row_, [&](int r) { return slot_of(next_stage_, r); });
+    if (!next_.is_one(task_)) return;
+    if (next_slice_ == 0) next_row_ = rows_.begin_of(next_, lane_ % kRows);
+    place_.template fetch<kRows, kTeam, Rows::kIsAligned>(
+        team_, warp_, lane_, next_stage_, rows_.slice_bytes(next_slice_), next_row_,
+        [&](int r) { return slot_of(next_stage_, r); });
     next_row_ += task_.slice_steps * Steps::kBytes;
     if (++next_stage_ == task_.n_stages) next_stage_ = 0;
     if (++next_slice_ == task_.n_slices) {
       next_slice_ = 0;
-      next_chunk_ += n_teams_;
+      next_.advance(task_, n_teams_);
     }
   }
 
   UNPACED_BOTH void fetch_first_stages() {
     for (std::int32_t i = 0; i < task_.n_stages; ++i) fetch_next();
-  }
-
-  // --- inputs --------------------------------------------------------------------------------
-
-  UNPACED_BOTH Input gathered(std::int32_t vector, std::int32_t step, int lane) const {
-    const std::int32_t asked = step * Steps::kBlocks + Steps::block_of(lane);
-    if (kColumns == 1 && asked >= task_.n_blocks) return Input{};
-    // Behind the row's end something, which is not used: no branch stands between loads then.
-    const std::int32_t block = asked < task_.n_blocks ? asked : task_.n_blocks - 1;
-    const auto* from =
-        reinterpret_cast<const typename Format::Source*>(task_.input + vector * task_.input_stride);
-    return Format::gather(from + block * Format::kSources, Steps::part_of(lane));
-  }
-
-  UNPACED_BOTH std::uint8_t* stored_step(std::int32_t vector, std::int32_t step) const {
-    return place_.shared() + task_.inputs_at + (vector * task_.n_steps + step) * Stored::kStepBytes;
-  }
-
-  UNPACED_BOTH void store_inputs() {
-    if constexpr (kQuads) {
-      if (task_.n_inputs * task_.n_steps * kQuad <= place_.n_threads() / kLanes)
-        store_quads<1>();
-      else
-        store_quads<4>();
-    } else if constexpr (kColumns == 1) {
-      store_few_inputs();
-    } else {
-      store_many_inputs();
-    }
-  }
-
-  // A warp has one or two steps, and nothing else to do before the first product begins.
-  UNPACED_BOTH void store_few_inputs() {
-    const int n_warps = place_.n_threads() / kLanes;
-    for (std::int32_t vector = 0; vector < task_.n_inputs; ++vector) {
-      for (std::int32_t step = place_.thread() / kLanes; step < task_.n_steps; step += n_warps)
-        Stored::store(stored_step(vector, step), lane_, gathered(vector, step, lane_));
-    }
-  }
-
-  // A warp has one of a step's four threads at a time, or several at once: they come from far.
-  template <int kAtOnce>
-  UNPACED_BOTH void store_quads() {
-    using Single = typename Format::Single;
-    const std::int32_t n_warps = place_.n_threads() / kLanes;
-    const std::int32_t n = task_.n_inputs * task_.n_steps * kQuad;
-    for (std::int32_t first = place_.thread() / kLanes; first < n; first += kAtOnce * n_warps) {
-      typename Single::Input inputs[kAtOnce];
-      UNPACED_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        const std::int32_t at = first + i * n_warps < n ? first + i * n_warps : first;
-        const std::int32_t vector = task_.n_inputs == 1 ? 0 : at / kQuad / task_.n_steps;
-        const std::int32_t step = at / kQuad - vector * task_.n_steps;
-        const std::int32_t asked = step * Steps::kBlocks + block_;
-        const std::int32_t block = asked < task_.n_blocks ? asked : task_.n_blocks - 1;
-        const auto* from = reinterpret_cast<const typename Format::Source*>(
-            task_.input + vector * task_.input_stride);
-        inputs[i] = Single::gather(from + block * Format::kSources, kQuad * part_ + at % kQuad);
-      }
-      UNPACED_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        const std::int32_t at = first + i * n_warps;
-        if (at < n) Stored::store_one(stored_step(0, at / kQuad), lane_, at % kQuad, inputs[i]);
-      }
-    }
-  }
-
-  // Several steps at once: they come from far.
-  UNPACED_BOTH void store_many_inputs() {
-    constexpr int kAtOnce = 4;
-    const std::int32_t n_warps = place_.n_threads() / kLanes;
-    const std::int32_t n = task_.n_inputs * task_.n_steps;
-    for (std::int32_t first = place_.thread() / kLanes; first < n; first += kAtOnce * n_warps) {
-      Input inputs[kAtOnce];
-      UNPACED_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        const std::int32_t at = first + i * n_warps < n ? first + i * n_warps : first;
-        inputs[i] = gathered(at / task_.n_steps, at % task_.n_steps, lane_);
-      }
-      UNPACED_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        const std::int32_t at = first + i * n_warps;
-        if (at < n) Stored::store(stored_step(0, at), lane_, inputs[i]);
-      }
-    }
   }
 
   // --- sums ----------------------------------------------------------------------------------
@@ -266,39 +171,41 @@ class BlockWork {
         const std::uint8_t* at[kRows];
         UNPACED_UNROLL
         for (int r = 0; r < kRows; ++r) at[r] = rows[r] + s * Steps::kBytes;
-        const std::uint8_t* input = stored_step(vector, first + s);
-        const std::int32_t column_bytes = task_.n_steps * Stored::kStepBytes;
         add_step(
-            at, meets(first + s), w,
-            [&](int c) { return Stored::load(input + c * column_bytes, lane_); }, sums);
+            at, meets(first + s), w, [&](int c) { return inputs_.load(vector + c, first + s); },
+            sums);
       }
     }
   }
 
   // --- a chunk -------------------------------------------------------------------------------
 
-  UNPACED_BOTH void work_on(std::int32_t number, const Input (&held)[kHeld > 0 ? kHeld : 1]) {
-    const Chunk chunk = chunk_of(number);
+  UNPACED_BOTH void work_on(const Chunks& chunk, const Input (&held)[kHeld > 0 ? kHeld : 1]) {
     const Output output = output_of(chunk);
     const float added = output.added != nullptr ? *output.added : 0.0F;
     Sums sums = {};
+    constexpr bool kInSlots = Rows::kIsAligned && !Place::kReadsInPlace;
     const std::uint8_t* row_begins[kRows];
     UNPACED_UNROLL
-    for (int r = 0; r < kRows; ++r) row_begins[r] = row_at(chunk, r);
+    for (int r = 0; r < kRows; ++r) row_begins[r] = kInSlots ? nullptr : rows_.begin_of(chunk, r);
     for (std::int32_t slice = 0; slice < task_.n_slices; ++slice) {
       place_.template await_stage<kTeam>(team_, stage_, parity_);
       const std::int32_t first = slice * task_.slice_steps;
       const std::uint8_t* rows[kRows];
       UNPACED_UNROLL
       for (int r = 0; r < kRows; ++r)
-        rows[r] = place_.fetched(row_begins[r], first * Steps::kBytes, slot_of(stage_, r));
+        rows[r] = kInSlots
+                      ? slot_of(stage_, r)
+                      : place_.fetched(row_begins[r], first * Steps::kBytes, slot_of(stage_, r));
       if constexpr (kHeld > 0)
         add_held(rows, held, sums);
       else
-        add_stored(rows, first,
-                   task_.chunks_per_expert != 0 && task_.n_inputs > 1 ? chunk.expert : 0, sums);
+        add_stored(rows, first, rows_.has_experts() && task_.n_inputs > 1 ? chunk.part() : 0, sums);
       place_.template meet_team<kTeam>(team_);
-      fetch_next();
+      if constexpr (!kProducer)
+        fetch_next();
+      else if (warp_ == 0 && lane_ == 0)
+        place_.free_stage(team_, stage_);
       if (++stage_ == task_.n_stages) stage_ = 0, parity_ ^= 1;
     }
     store(output, added, Totals(place_, team_, warp_, lane_, exchanged_).of(sums));
@@ -312,22 +219,27 @@ class BlockWork {
     float* out;
   };
 
-  UNPACED_BOTH Output output_of(const Chunk& chunk) const {
+  UNPACED_BOTH Output output_of(const Chunks& chunk) const {
     const int value = value_of_lane(lane_, Shape::kShare);
     const int r = Totals::share_row(warp_) + value / Shape::kShareColumns;
     const int column = Totals::share_column(warp_) + value % Shape::kShareColumns;
-    const int m = paired() ? 1 - (r & 1) : chunk.matrix;
-    const TaskMatrix& matrix = task_.matrices[m];
-    const std::int32_t row = chunk.first_row + (paired() ? r / 2 : r);
-    if (row >= matrix.n_rows || column >= task_.n_columns) return {nullptr, nullptr};
+    const TaskMatrix& matrix = rows_.matrix_of(chunk, r);
+    const std::int32_t row = rows_.number_of(chunk, r);
+    if (row >= matrix.n_rows || (kColumns > 1 && column >= task_.n_columns))
+      return {nullptr, nullptr};
     Output output = {matrix.added, nullptr};
     if (output.added != nullptr) {
-      output.added += chunk.expert_id * static_cast<std::int64_t>(matrix.n_rows) + row +
-                      column * matrix.added_stride;
+      output.added += row;
+      if (rows_.has_experts())
+        output.added += rows_.expert_id(chunk) * static_cast<std::int64_t>(matrix.n_rows);
+      if constexpr (kColumns > 1) output.added += column * matrix.added_stride;
     }
-    const bool first = lane_ % (kLanes / Shape::kShare) == 0;
-    if (first && m == (paired() ? 1 : chunk.matrix))
-      output.out = matrix.out + (chunk.expert + column) * matrix.out_stride + row;
+    // Of gate and up, up has the result.
+    if (lane_ % (kLanes / Shape::kShare) == 0 && (!rows_.paired() || (r & 1) == 0)) {
+      output.out = matrix.out + row;
+      if (rows_.has_experts()) output.out += chunk.part() * matrix.out_stride;
+      if constexpr (kColumns > 1) output.out += column * matrix.out_stride;
+    }
     return output;
   }
 
@@ -335,7 +247,7 @@ class BlockWork {
     if (task_.end != MatVecEnd::kPlain && (task_.adds_zero || output.added != nullptr))
       total = sum(total, added);
     if constexpr (kRows > 1) {
-      if (paired()) {
+      if (rows_.paired()) {
         // Up and gate are neighbouring rows: so many values apart.
         constexpr int kAcross = kLanes / Shape::kShare * Shape::kShareColumns;
         const float gate = place_.shuffle_xor(total, kAcross);
@@ -346,13 +258,15 @@ class BlockWork {
   }
 
   const Task& task_;
+  const Rows rows_;
+  BlockInputs<Shape, Place> inputs_;
   Place& place_;
   int lane_, warp_, team_, block_, part_;
   std::uint8_t* ring_;
   float* exchanged_;  // the team's sums; only a wide team and one of quads have such memory
   std::int32_t n_teams_;
   const std::uint8_t* next_row_ = nullptr;
-  std::int32_t next_chunk_;
+  Chunks next_;
   std::int32_t next_slice_ = 0;
   std::int32_t next_stage_ = 0;
   std::int32_t stage_ = 0;    // the one that is read next

@@ -5,9 +5,12 @@
 
 namespace unpaced::mat_vec {
 
-// kHeld: steps whose inputs a lane keeps in registers (one column; a row's slice is then the whole
-// row); 0: inputs are read from shared memory.
-template <class Format_, int kWarps_, int kRows_, int kColumns_, bool kWide_, int kHeld_>
+// kProducer: a warp of each block does nothing but fetch, where it can (Place::kHasProducer). With
+// one column, fetching takes a warp as many instructions as it multiplies short rows with. kHeld:
+// steps whose inputs a lane keeps in registers (one column; a row's slice is then the whole row);
+// 0: inputs are read from shared memory.
+template <class Format_, int kWarps_, int kRows_, int kColumns_, bool kWide_, int kHeld_,
+          bool kProducer_ = false>
 struct Shape {
   using Format = Format_;
   static constexpr int kWarps = kWarps_;      // ggml's
@@ -17,6 +20,7 @@ struct Shape {
   static constexpr int kTeam = kWide ? kWarps : 1;
   static constexpr int kSums = kWide ? 1 : kWarps;  // a row and column, a lane; of quads four, too
   static constexpr int kHeld = kHeld_;
+  static constexpr bool kProducer = kProducer_;
   // On a multiprocessor at least: so many share its registers.
   static constexpr int kBlocks = !kWide && kColumns * kSums > 8 ? 1 : 2;
   // After the last step a warp brings this many sums to their ends: all of them, or its share of
