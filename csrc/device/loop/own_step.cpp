@@ -146,7 +146,7 @@ void OwnStep::test(LlamaBridge& bridge, std::chrono::microseconds limit) {
   std::vector<PhaseTrialReport> trials;
   if (!all->graph.has_rows_as_alone()) {
     trials = step_trials.run(all->graph, all->phases, kernels_);
-    if (measures)
+    if (measures && bridge.window().n_tokens == 1)
       step_trials.settle(all->graph, all->phases, kernels_, StepTrials::Clock::now() + kSettling);
   } else if (measures) {
     trials = step_trials.tune(all->graph, all->phases);
