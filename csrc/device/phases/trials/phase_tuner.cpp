@@ -1,19 +1,15 @@
 #include "device/phases/trials/phase_tuner.h"
 
-#include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "device/phases/kernel_arguments.h"
+#include "device/phases/trials/build_contest.h"
 
 namespace unpaced {
 
 namespace {
 
 constexpr std::int32_t kBuildsMost = 16;  // of a mat-vec; the digits of a phase's builds
-// What counts as nearly as fast, and how many of them a step is tried with.
-constexpr double kNearly = 1.06;
-constexpr std::size_t kNearMost = 4;
 
 // A mat-vec of a phase, and which of the launches it is.
 struct PlacedMatVec {
@@ -61,37 +57,27 @@ void PhaseTuner::choose(const StepPhase& phase, std::int32_t builds) {
 
 void PhaseTuner::tune(std::span<const StepPhase* const> phases, std::size_t launch,
                       const MatVec& mat_vec, std::vector<VariantTime>& times) {
-  std::vector<std::pair<double, std::int32_t>> builds;
+  std::vector<BuildTime> tried;
   const std::int32_t n = n_mat_vec_variants(mat_vec, card_);
   for (std::int32_t i = 0; i < n; ++i) {
     choices_.choose(mat_vec, i);
-    builds.emplace_back(trial_.measure_own(phases), i);
-    times.push_back({launch, i, builds.back().first});
+    tried.push_back({i, trial_.measure_own(phases)});
+    times.push_back({launch, i, tried.back().seconds});
   }
-  std::ranges::sort(builds);
-  choices_.choose(mat_vec, builds.front().second);
-  Contest contest{mat_vec, {}};
-  for (const auto& [seconds, build] : builds) {
-    if (seconds > kNearly * builds.front().first || contest.builds.size() == kNearMost) break;
-    contest.builds.push_back(build);
-  }
-  if (contest.builds.size() > 1) contests_.push_back(std::move(contest));
+  const Contest& contest = contests_.emplace_back(Contest{mat_vec, nearly_fastest(tried)});
+  choices_.choose(mat_vec, contest.builds.front());
 }
 
 void PhaseTuner::settle(const std::function<double()>& step_seconds,
                         std::chrono::steady_clock::time_point until) {
   for (const Contest& contest : contests_) {
-    std::int32_t best = contest.builds.front();
-    double least = std::numeric_limits<double>::max();
-    for (const std::int32_t build : contest.builds) {
-      if (std::chrono::steady_clock::now() > until) break;
+    if (contest.builds.size() == 1) continue;
+    const auto seconds_by = [&](std::int32_t build) {
       choices_.choose(contest.mat_vec, build);
-      const double seconds = step_seconds();
-      if (seconds >= least) continue;
-      least = seconds;
-      best = build;
-    }
-    choices_.choose(contest.mat_vec, best);
+      return step_seconds();
+    };
+    const auto has_time = [until] { return std::chrono::steady_clock::now() <= until; };
+    choices_.choose(contest.mat_vec, settled(contest.builds, seconds_by, has_time));
   }
   contests_.clear();
 }
