@@ -16,10 +16,9 @@ from unpaced.cli.chat.own_server import short_folder
 # A portable build has no backend before the engine has chosen one: llama_cpp's code chooses none.
 cpu_library()
 
-# Under nohup a hangup is ignored, in a shell's background Ctrl-C and Ctrl-\, and so they would be by
-# every program that a test starts.
+# Under nohup a hangup is ignored, in a shell's background Ctrl-C, and so they would be by every
+# program that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
