@@ -191,13 +191,15 @@ bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts, const 
   return mat_vec.n_values <= mat_vec::kHeldValues && !mat_vec.expert_has_input;
 }
 
-// The one to take unmeasured. Four rows share a lane's inputs, so they need the fewest
-// instructions, if there are enough of them for a block on nearly every multiprocessor. Where a
-// second round of blocks would be short, one block each leaves the next launch its room.
+// The one to take unmeasured; of several columns the first. Four rows share a lane's inputs, so
+// they need the fewest instructions, if there are enough of them for a block on nearly every
+// multiprocessor. Where a second round of blocks would be short, one block each leaves the next
+// launch its room.
 std::vector<Variant>::iterator preferred(std::vector<Variant>& variants, const Card& card) {
   const auto find = [&](std::int32_t blocks) {
     return std::ranges::find_if(variants, [&](const Variant& v) {
-      return v.build.rows == 4 && v.build.blocks_per_multiprocessor == blocks;
+      return v.build.columns == 1 && v.build.rows == 4 &&
+             v.build.blocks_per_multiprocessor == blocks;
     });
   };
   const auto four = find(2);

@@ -156,6 +156,9 @@ TEST(four_rows_come_first_where_they_fill_the_card) {
            std::string("4 rows, 2 blocks"));
   CHECK_EQ(first_build({.formats = {&q4, &q6}, .n_values = 512, .rows = {96, 96}}),
            std::string("2 rows, 2 blocks"));
+  // Of several columns the order is the builds' own.
+  CHECK_EQ(first_build({.format = &q4, .n_values = 512, .rows = {40}, .n_columns = 2}),
+           std::string("4 rows, 2 blocks"));
 }
 
 // A plan asks how many builds there are before values have places.
