@@ -23,6 +23,7 @@ from tests.e2e.proxies.held_back import RUNNING, is_idle, streams_at_once
 from tests.e2e.proxies.proxy import DEPLOY, changed
 from tests.support.patience import patience
 from tests.support.server import UNPACED, ReachableServer
+from tests.support.supervision.child_processes import child_processes
 
 PROGRAM: Final = os.environ.get("UNPACED_LLAMA_SWAP") or shutil.which("llama-swap")
 FIRST, SECOND = "qwen3-0.6b", "qwen3-1.7b"
@@ -62,8 +63,7 @@ class LlamaSwap:
 
     def servers(self) -> list[int]:
         """Process ids of the servers that it has started and that have not ended."""
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return [int(pid) for children in tasks for pid in children.read_text().split()]
+        return sorted(child_processes(self.process.pid))
 
     def ended(self, model: str, n: int) -> list[str]:
         """How this model's servers ended, in llama-swap's words, once it has told it of so many."""

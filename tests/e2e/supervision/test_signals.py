@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.raw_http import read_all
 from tests.support.server import UNPACED
+from tests.support.supervision.child_processes import child_processes
 from tests.support.supervision.supervised import child_of, supervised
 
 STREAM: dict[str, Any] = {"prompt": "Once", "n_predict": 900, "ignore_eos": True, "stream": True}
@@ -71,9 +72,7 @@ def test_a_stop_while_nothing_runs_ends_with_0(tmp_path: Path) -> None:
     with subprocess.Popen(
         [str(UNPACED), "serve", "--supervise", "--port", "0"], stderr=subprocess.PIPE
     ) as process:
-        while not list(Path(f"/proc/{process.pid}/task").glob("*/children")) or not any(
-            path.read_text() for path in Path(f"/proc/{process.pid}/task").glob("*/children")
-        ):
+        while not child_processes(process.pid):
             time.sleep(0.005)
         process.terminate()
         assert process.wait(20) == 0

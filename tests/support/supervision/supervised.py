@@ -4,18 +4,17 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 
 from tests.support.server import Server, serving
+from tests.support.supervision.child_processes import child_processes
 
 
 def child_of(pid: int) -> int:
     """The process that serves. Raises: LookupError between two of them."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            return int(child)
+    for child in child_processes(pid):
+        return child
     raise LookupError(pid)
 
 

@@ -4,14 +4,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.support.scripted.asgi_client import get, post
 from tests.support.scripted.fake_engine import FakeEngine
 from tests.support.scripted.server_app import make_app
+from tests.support.supervision.child_processes import child_processes
 from unpaced.chat import renderer as renderer_module
 from unpaced.chat import template_process
 from unpaced.chat.renderer import Renderer, RendererFault, TemplateError
@@ -29,11 +29,6 @@ exec(sys.argv[1])
 """
 
 
-def children() -> Iterator[int]:
-    for task in Path("/proc/self/task").iterdir():
-        yield from map(int, (task / "children").read_text().split())
-
-
 @pytest.fixture
 async def renderer() -> AsyncIterator[Renderer]:
     made = Renderer()
@@ -47,9 +42,9 @@ def use_script(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
 
 
 async def process_of(renderer: Renderer) -> int:
-    before = set(children())
+    before = child_processes(os.getpid())
     await renderer.start()
-    (pid,) = set(children()) - before
+    (pid,) = child_processes(os.getpid()) - before
     return pid
 
 
@@ -63,7 +58,7 @@ async def test_another_process_answers(
     os.kill(pid, kind)
     text = "a" * n_chars
     assert await renderer.render("echo", {"text": text}) == text
-    assert pid not in set(children())
+    assert pid not in child_processes(os.getpid())
 
 
 async def test_one_that_is_stopped_at_work_is_replaced(
