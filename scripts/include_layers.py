@@ -32,7 +32,7 @@ LAYERS = (
     ("device/launch",),
     ("device/draw", "device/kernels", "device/llama"),
     ("device/kernels/weights",),
-    ("device/kernels/mat_vec/work",),
+    ("device/kernels/mat_vec/block",),
     ("device/lane", "device/card", "device/kernels/attention", "device/kernels/mat_vec"),
     ("device/phases",),
     ("device/phases/trials",),

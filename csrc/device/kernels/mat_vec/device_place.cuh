@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "device/kernels/launch.cuh"
+#include "device/kernels/mat_vec/block/product.h"
 #include "device/kernels/mat_vec/gated_unit.cuh"
 #include "device/kernels/mat_vec/weight_ring.cuh"
-#include "device/kernels/mat_vec/work/product.h"
 
 namespace unpaced::mat_vec {
 

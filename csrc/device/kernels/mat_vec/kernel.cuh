@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "device/kernels/launch.cuh"
+#include "device/kernels/mat_vec/block/product.h"
 #include "device/kernels/mat_vec/device_place.cuh"
 #include "device/kernels/mat_vec/formats.h"
 #include "device/kernels/mat_vec/plan.h"
-#include "device/kernels/mat_vec/work/product.h"
 
 namespace unpaced::mat_vec {
 

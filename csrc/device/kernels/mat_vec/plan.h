@@ -7,7 +7,7 @@
 
 #include "device/kernels/card.h"
 #include "device/kernels/mat_vec.h"
-#include "device/kernels/mat_vec/work/task.h"
+#include "device/kernels/mat_vec/block/task.h"
 #include "device/kernels/weights/lane_quads.h"
 
 namespace unpaced::mat_vec {

@@ -1,4 +1,4 @@
-// The place of a mat-vec's block on the host (device/kernels/mat_vec/work/product.h): fibers are
+// The place of a mat-vec's block on the host (device/kernels/mat_vec/block/product.h): fibers are
 // its threads, fetched weights are copied at once.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "device/kernels/mat_vec/work/product.h"
+#include "device/kernels/mat_vec/block/product.h"
 #include "fibers.h"
 
 namespace unpaced::test {

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
+#include "device/kernels/mat_vec/block/product.h"
 #include "device/kernels/mat_vec/plan.h"
-#include "device/kernels/mat_vec/work/product.h"
 #include "fibers.h"
 #include "host_block.h"
 

@@ -1,4 +1,4 @@
-// The mat-vec kernels' work (device/kernels/mat_vec/work/product.h) against ggml's order, bit by
+// The mat-vec kernels' work (device/kernels/mat_vec/block/product.h) against ggml's order, bit by
 // bit: every format, lengths with tails, all builds, adversarial scales. A block of the GPU's
 // threads runs on fibers, so a wrong index, order or tail shows here, without a GPU.
 #include <algorithm>

@@ -9,11 +9,11 @@
 
 #include <cstdint>
 
-#include "device/kernels/mat_vec/work/block_inputs.h"
-#include "device/kernels/mat_vec/work/chunk_rows.h"
-#include "device/kernels/mat_vec/work/producer.h"
-#include "device/kernels/mat_vec/work/shape.h"
-#include "device/kernels/mat_vec/work/task.h"
+#include "device/kernels/mat_vec/block/block_inputs.h"
+#include "device/kernels/mat_vec/block/chunk_rows.h"
+#include "device/kernels/mat_vec/block/producer.h"
+#include "device/kernels/mat_vec/block/shape.h"
+#include "device/kernels/mat_vec/block/task.h"
 #include "device/kernels/weights/lane_quads.h"
 #include "device/kernels/weights/row_totals.h"
 #include "device/kernels/weights/summation.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "device/kernels/mat_vec/work/task.h"
+#include "device/kernels/mat_vec/block/task.h"
 #include "device/kernels/weights/pinned_float.h"
 #include "device/kernels/weights/summation.h"
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "device/kernels/mat_vec/work/chunk_rows.h"
-#include "device/kernels/mat_vec/work/task.h"
+#include "device/kernels/mat_vec/block/chunk_rows.h"
+#include "device/kernels/mat_vec/block/task.h"
 #include "device/kernels/weights/pinned_float.h"
 #include "device/kernels/weights/summation.h"
 
