@@ -55,7 +55,8 @@ class AccessList {
     read_in_place(part.added);
   }
   void add(const NormLaunch& launch) {
-    // One block has read the row when it writes.
+    // One block has read the row when it writes; and what is summed, wherever it lies.
+    if (launch.sum) found_.writes.push_back(launch.sum->out);
     if (launch.before) add_norm(*launch.before);
     add_norm(launch.part);
     if (launch.before) found_.writes.push_back(launch.before->out);

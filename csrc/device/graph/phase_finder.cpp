@@ -33,7 +33,7 @@ class PhaseFinder {
 
   Found phase_at(std::size_t i) {
     for (const auto& find :
-         {&PhaseFinder::norm, &PhaseFinder::attention_input, &PhaseFinder::attention,
+         {&PhaseFinder::summed_norm, &PhaseFinder::norm, &PhaseFinder::attention_input, &PhaseFinder::attention,
           &PhaseFinder::feed_forward, &PhaseFinder::product}) {
       if (Found found = (this->*find)(i)) return found;
     }
@@ -57,6 +57,22 @@ class PhaseFinder {
     return true;
   }
 
+  // The experts' sum and the norm behind it.
+  Found summed_norm(std::size_t i) {
+    const auto* sum = get<ExpertSumPart>(parts_[i]);
+    if (sum == nullptr) return {};
+    const auto* part = i + 1 < parts_.size() ? get<NormPart>(parts_[i + 1]) : nullptr;
+    if (part == nullptr || part->input != sum->out) {
+      why_[i] = "no norm follows the experts' sum";
+      return {};
+    }
+    if (refused(i, kernels_.why_no_norm(*part))) return {};
+    return make(
+        PhaseKind::kNorm, i, i + 2,
+        {NormLaunch{
+            .sum = *sum, .before = {}, .part = *part, .writes_out = true, .rounds = false}});
+  }
+
   Found norm(std::size_t i) {
     const auto* part = get<NormPart>(parts_[i]);
     if (part == nullptr || refused(i, kernels_.why_no_norm(*part))) return {};
@@ -64,10 +80,13 @@ class PhaseFinder {
     if (next != nullptr && next->input == part->out && kernels_.why_no_norm(*next).empty()) {
       return make(
           PhaseKind::kNorm, i, i + 2,
-          {NormLaunch{.before = *part, .part = *next, .writes_out = true, .rounds = false}});
+          {NormLaunch{
+              .sum = {}, .before = *part, .part = *next, .writes_out = true, .rounds = false}});
     }
-    return make(PhaseKind::kNorm, i, i + 1,
-                {NormLaunch{.before = {}, .part = *part, .writes_out = true, .rounds = false}});
+    return make(
+        PhaseKind::kNorm, i, i + 1,
+        {NormLaunch{
+            .sum = {}, .before = {}, .part = *part, .writes_out = true, .rounds = false}});
   }
 
   // Those of a type follow one another, else in the graph's order. V often has more bits than Q and

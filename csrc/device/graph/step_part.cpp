@@ -1,5 +1,6 @@
 #include "device/graph/step_part.h"
 
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -48,8 +49,8 @@ class PartFinder {
 
   StepPart part_at(std::int32_t i) const {
     for (const auto& find :
-         {&PartFinder::rope, &PartFinder::norm, &PartFinder::gated, &PartFinder::product,
-          &PartFinder::activation, &PartFinder::cache_write, &PartFinder::attention}) {
+         {&PartFinder::rope, &PartFinder::norm, &PartFinder::expert_sum, &PartFinder::gated,
+          &PartFinder::product, &PartFinder::activation, &PartFinder::cache_write, &PartFinder::attention}) {
       if (Found found = (this->*find)(i)) return *std::move(found);
     }
     return {{i, i + 1}, OtherPart{why_unknown(graph_.node(i))}};
@@ -96,6 +97,45 @@ class PartFinder {
       }
     }
     return StepPart{{i, end}, part};
+  }
+
+  static bool is_row_of(const ggml_tensor* view, const ggml_tensor* rows, std::int64_t i) {
+    const auto* begin = static_cast<const std::byte*>(rows->data) + i * std::int64_t(rows->nb[1]);
+    return is_view(view) && origin(view) == rows && is_row(view) && view->ne[0] == rows->ne[0] &&
+           view->data == begin;
+  }
+
+  Found expert_sum(std::int32_t i) const {
+    const ggml_tensor* products = graph_.node(i);
+    const std::int64_t n = products->ne[1];
+    if (products->op != GGML_OP_MUL || !is_contiguous_f32(products) || ggml_nrows(products) != n ||
+        n < 2 || n > kSummedExperts) {
+      return {};
+    }
+    const ggml_tensor *experts = products->src[0], *weights = products->src[1];
+    if (!is_contiguous_f32(experts) || !ggml_are_same_shape(experts, products) ||
+        !is_contiguous_f32(weights) || weights->ne[0] != 1 || ggml_nelements(weights) != n) {
+      return {};
+    }
+    std::vector<const ggml_tensor*> inner = {products};
+    std::int32_t end = i + 1;
+    for (std::int64_t expert = 1; expert < n; ++expert) {
+      const ggml_tensor* sum = graph_.next_if(end, GGML_OP_ADD);
+      if (sum == nullptr || !is_row(sum) || !is_row_of(sum->src[1], products, expert)) return {};
+      const bool follows = expert == 1 ? is_row_of(sum->src[0], products, 0)
+                                       : sum->src[0] == inner.back();
+      if (!follows) return {};
+      inner.push_back(sum);
+      end = graph_.next_computing(end) + 1;
+    }
+    const ggml_tensor* out = graph_.next_if(end, GGML_OP_ADD);
+    const ggml_tensor* added = out == nullptr ? nullptr : other_source(out, inner.back());
+    if (added == nullptr || !is_row(added) || !is_row(out)) return {};
+    const NodeRange nodes{i, graph_.next_computing(end) + 1};
+    for (const ggml_tensor* value : inner) {
+      if (graph_.is_read_outside(value, nodes)) return {};
+    }
+    return StepPart{nodes, ExpertSumPart{experts, weights, added, out}};
   }
 
   // A norm of each head, and its weight: the two nodes before a ROPE.

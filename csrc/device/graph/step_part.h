@@ -15,6 +15,7 @@ namespace unpaced {
 
 // What parts have at most.
 inline constexpr std::int32_t kStepTokens = 8;
+inline constexpr std::int32_t kSummedExperts = 15;  // as ggml's kernel
 
 // weight * x / rms(x) of each token's row, plus another row: before and after attention and
 // feed-forward.
@@ -24,6 +25,14 @@ struct NormPart {
   const ggml_tensor* added;  // nullptr: nothing
   const ggml_tensor* out;
   float epsilon;
+};
+
+// What the chosen experts made of one token, each times its weight, added up, plus the residual.
+struct ExpertSumPart {
+  const ggml_tensor* experts;  // a row each
+  const ggml_tensor* weights;
+  const ggml_tensor* added;
+  const ggml_tensor* out;
 };
 
 // A matrix of the model times one vector a token, or the matrices of the experts that were chosen,
@@ -79,8 +88,8 @@ struct OtherPart {
   std::string why;
 };
 
-using PartDetail = std::variant<OtherPart, NormPart, ProductPart, GatedPart, ActivationPart,
-                                RopePart, CacheWritePart, AttentionPart>;
+using PartDetail = std::variant<OtherPart, NormPart, ExpertSumPart, ProductPart, GatedPart,
+                                ActivationPart, RopePart, CacheWritePart, AttentionPart>;
 
 struct StepPart {
   NodeRange nodes;  // from the first node that computes to the last, views between them

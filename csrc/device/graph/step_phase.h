@@ -17,6 +17,8 @@ namespace unpaced {
 // Each is one kernel. Tensors name the values; where a phase keeps what nobody else reads is its
 // own affair.
 struct NormLaunch {
+  // Of a mixture: this is what it takes its values from.
+  std::optional<ExpertSumPart> sum;
   // A norm that this one takes its values from, in the same launch: after attention or feed-forward
   // and before the next.
   std::optional<NormPart> before;

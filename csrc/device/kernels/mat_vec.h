@@ -84,6 +84,9 @@ struct MatVec {
   const std::int32_t* experts = nullptr;
   std::int32_t n_experts = 0;
   bool expert_has_input = false;
+  // The launch before, or one before that with only ours between, has the same experts: who they
+  // are is known when this one begins.
+  bool experts_are_known = false;
 
   bool next_is_ours = false;  // the next kernel waits before it reads (launch.cuh)
 

@@ -25,6 +25,42 @@ struct RowValues {
     for (int k = 0; k < kPerThread; ++k) at[k] = column(k) < n ? from[column(k)] : 0.0f;
   }
 
+  // Several experts' values at once, and the last one's again in the place of those that are not
+  // there: no branch stands between loads, which come from far.
+  __device__ void load_sum(const ExpertSum& sum, int n) {
+    constexpr int kAtOnce = 8;
+    float weights[kAtOnce];
+    float rows[kPerThread][kAtOnce];
+    float added[kPerThread];
+#pragma unroll
+    for (int k = 0; k < kPerThread; ++k) {
+      added[k] = sum.added[min(column(k), n - 1)];
+      at[k] = 0.0f;
+    }
+    for (int first = 0; first < sum.n_experts; first += kAtOnce) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int expert = min(first + i, sum.n_experts - 1);
+        weights[i] = sum.weights[expert];
+#pragma unroll
+        for (int k = 0; k < kPerThread; ++k)
+          rows[k][i] = sum.experts[expert * n + min(column(k), n - 1)];
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i >= sum.n_experts) break;
+#pragma unroll
+        for (int k = 0; k < kPerThread; ++k) {
+          at[k] = first + i == 0 ? __fmul_rn(rows[k][i], weights[i])
+                                 : __fmaf_rn(rows[k][i], weights[i], at[k]);
+        }
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kPerThread; ++k)
+      at[k] = column(k) < n ? __fadd_rn(at[k], added[k]) : 0.0f;
+  }
+
   __device__ void store(float* to, int n) const {
 #pragma unroll
     for (int k = 0; k < kPerThread; ++k) {
@@ -86,7 +122,7 @@ __device__ NormRow row_at(NormRow rows, std::int64_t i) {
   return rows;
 }
 
-template <int kThreads, int kPerThread>
+template <int kThreads, int kPerThread, bool kSums>
 __global__ void __launch_bounds__(kThreads) norm_row(const NormRow rows) {
   using Values = RowValues<kThreads, kPerThread>;
   __shared__ float sums[2][32];
@@ -100,8 +136,16 @@ __global__ void __launch_bounds__(kThreads) norm_row(const NormRow rows) {
   if (has_second) second_weight.load(row.second.weight, n);
   await_earlier_kernels();
   Values x;
-  x.load(row.first.input, n);
-  take_norm(x, first_weight, row.first.added, n, row.first.epsilon, sums[0]);
+  if constexpr (kSums) {
+    x.load_sum(row.sum, n);
+    const Values sum = x;
+    take_norm(x, first_weight, row.first.added, n, row.first.epsilon, sums[0]);
+    // All threads have met since they read.
+    sum.store(row.sum.out, n);
+  } else {
+    x.load(row.first.input, n);
+    take_norm(x, first_weight, row.first.added, n, row.first.epsilon, sums[0]);
+  }
   if (row.first.out != nullptr) x.store(row.first.out, n);
   if (has_second) {
     take_norm(x, second_weight, row.second.added, n, row.second.epsilon, sums[1]);
@@ -118,8 +162,11 @@ void enqueue(const NormRow& row, const Card& card, CUstream_st* stream) {
   } else if (row.n_values > kThreads * kPerThread) {
     enqueue<kThreads, kPerThread * 2>(row, card, stream);
   } else {
-    launch(norm_row<kThreads, kPerThread>,
-           {dim3(static_cast<unsigned>(row.n_rows)), dim3(kThreads), 0}, card, stream, row);
+    const LaunchShape shape{dim3(static_cast<unsigned>(row.n_rows)), dim3(kThreads), 0};
+    if (row.sum.experts != nullptr)
+      launch(norm_row<kThreads, kPerThread, true>, shape, card, stream, row);
+    else
+      launch(norm_row<kThreads, kPerThread, false>, shape, card, stream, row);
   }
 }
 

@@ -23,7 +23,19 @@ struct RowNorm {
   float epsilon = 0;
 };
 
+// Rows of a mixture's chosen experts, each times its weight, added up in order, plus a row: what
+// the first norm takes its values from (moe_weighted_reduction_f32, then ADD).
+struct ExpertSum {
+  const float* experts = nullptr;  // n_experts rows behind one another; nullptr: there is none
+  const float* weights = nullptr;  // n_experts
+  const float* added = nullptr;
+  float* out = nullptr;  // may be in the memory of any of them
+  std::int32_t n_experts = 0;
+};
+inline constexpr std::int32_t kSummedExpertsMax = 15;
+
 struct NormRow {
+  ExpertSum sum;  // of one row; the first norm has no input then
   RowNorm first;
   // A norm of the first one's values: no input of its own, no weight if there is none.
   RowNorm second;

@@ -6,14 +6,25 @@
 namespace unpaced {
 namespace {
 
+// Which of them the launch's products are by; nullptr: it has none.
+const ggml_tensor* experts_of(const PhaseLaunch& launch) {
+  if (const auto* gated = std::get_if<GatedLaunch>(&launch)) return gated->part.up.experts;
+  const auto* products = std::get_if<ProductLaunch>(&launch);
+  return products == nullptr ? nullptr : products->parts.front().experts;
+}
+
 const float* data_of(const ggml_tensor* weight) { return static_cast<const float*>(weight->data); }
 
 }  // namespace
 
 void PhaseLauncher::enqueue(const StepPhase& phase, CUstream_st* stream) const {
+  const ggml_tensor* experts = nullptr;
   for (const PhaseLaunch& launch : phase.launches) {
-    const Place place{stream, phase.next_is_ours || &launch != &phase.launches.back()};
+    const ggml_tensor* own = experts_of(launch);
+    const Place place{stream, phase.next_is_ours || &launch != &phase.launches.back(),
+                      own != nullptr && own == experts};
     std::visit([&](const auto& known) { enqueue(known, place); }, launch);
+    if (own != nullptr) experts = own;
   }
 }
 
@@ -28,6 +39,15 @@ void PhaseLauncher::enqueue(const NormLaunch& launch, const Place& place) const 
   };
   row.n_values = static_cast<std::int32_t>(launch.part.out->ne[0]);
   row.n_rows = static_cast<std::int32_t>(launch.part.out->ne[1]);
+  static_assert(kSummedExperts == kSummedExpertsMax);
+  if (launch.sum) {
+    const ExpertSumPart& sum = *launch.sum;
+    row.sum = {.experts = places_.floats(sum.experts),
+               .weights = places_.floats(sum.weights),
+               .added = places_.floats(sum.added),
+               .out = places_.floats(sum.out),
+               .n_experts = static_cast<std::int32_t>(sum.experts->ne[1])};
+  }
   if (launch.before) {
     row.first = fill(*launch.before, true);
     row.second = fill(launch.part, launch.writes_out);
@@ -70,6 +90,7 @@ void PhaseLauncher::enqueue(const ProductLaunch& launch, const Place& place) con
     if (part.added != nullptr) mat_vec.matrices[i].added = places_.floats(part.added);
   }
   mat_vec.next_is_ours = place.next_is_ours;
+  mat_vec.experts_are_known = place.experts_are_known;
   enqueue_mat_vec(mat_vec, card_, place.stream);
 }
 

@@ -27,6 +27,7 @@ class PhaseLauncher {
   struct Place {
     CUstream_st* stream;
     bool next_is_ours;
+    bool experts_are_known;  // a launch before it in the phase has the same
   };
 
   void enqueue(const NormLaunch& launch, const Place& place) const;

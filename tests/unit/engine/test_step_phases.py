@@ -30,7 +30,8 @@ EXPERTS = [
     "product: products*1",
     "ggml: SOFT_MAX; ARGSORT; GET_ROWS; SUM_ROWS; CLAMP; DIV",
     "feed-forward: gated round products*1",
-    "ggml: MUL; ADD",
+    "norm: sum+norm",
+    HEADS,
 ]
 # A norm after attention and feed-forward, in one kernel with the next.
 GEMMA = [
@@ -69,7 +70,7 @@ FIRST_LAYER = {
         "product: products*1+",
         "ggml: ARGSORT; GET_ROWS; SOFT_MAX",
         "feed-forward: gated round products*1+",
-        "ggml: MUL; ADD",
+        "norm: sum+norm",
     ],
 }
 

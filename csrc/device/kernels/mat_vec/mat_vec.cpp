@@ -204,7 +204,9 @@ std::vector<Variant>::iterator preferred(std::vector<Variant>& variants, const C
   };
   const auto four = find(2);
   if (four == variants.end() || four->plans.size() > 1) return variants.begin();
-  const std::int32_t n_blocks = four->plans.front().n_thread_blocks;
+  // All of whose teams have work.
+  const std::int32_t n_blocks =
+      mat_vec::divided_up(four->plans.front().task.n_chunks, mat_vec::kTeamsMax);
   const std::int32_t n = card.n_multiprocessors;
   if (10 * n_blocks < 9 * n) return variants.begin();
   const auto beside = find(1);

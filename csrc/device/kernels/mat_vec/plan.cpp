@@ -104,6 +104,7 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   task.input_stride =
       mat_vec.input_stride * static_cast<std::int64_t>(quantised ? sizeof(Q8Block) : sizeof(float));
   task.experts = mat_vec.experts;
+  task.waits_for_experts = mat_vec.experts != nullptr && !mat_vec.experts_are_known;
   task.n_columns = mat_vec.n_columns;
   task.n_inputs = mat_vec.expert_has_input ? mat_vec.n_experts : mat_vec.n_columns;
   task.glu_limit = mat_vec.glu_limit;
@@ -129,7 +130,10 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   if (budget < inputs + sums || stages < 2) return std::nullopt;
   const std::int32_t all = card.n_multiprocessors * build.blocks_per_multiprocessor;
   const auto most = std::max(1, static_cast<std::int32_t>(all * share));
-  plan.n_thread_blocks = std::min(most, divided_up(task.n_chunks, n_teams));
+  // Few rows are spread over the multiprocessors: a team each, if there are no more.
+  const auto spread =
+      std::min(task.n_chunks, static_cast<std::int32_t>(card.n_multiprocessors * share));
+  plan.n_thread_blocks = std::min(most, std::max(divided_up(task.n_chunks, n_teams), spread));
   const std::int32_t turns = divided_up(task.n_chunks, plan.n_thread_blocks * n_teams);
   task.n_stages = static_cast<std::int32_t>(
       std::min<std::int64_t>({stages, kStagesMax, std::max(2, turns * task.n_slices)}));

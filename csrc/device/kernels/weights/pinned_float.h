@@ -213,6 +213,15 @@ UNPACED_BOTH std::uint32_t load_even_word(const std::uint8_t* from) {
 #endif
 }
 
+// What another kernel wrote a while ago, past the first cache, which may have what was there before.
+UNPACED_BOTH std::int32_t load_fresh(const std::int32_t* from) {
+#if defined(__CUDA_ARCH__)
+  return __ldcg(from);
+#else
+  return *from;
+#endif
+}
+
 // Something at an address that is a multiple of its size.
 template <class T>
 UNPACED_BOTH T load_aligned(const std::uint8_t* from) {

@@ -79,6 +79,7 @@ class PhasePlayer {
   static std::vector<const ggml_tensor*> outputs_of(const PhaseLaunch& launch) {
     std::vector<const ggml_tensor*> outputs;
     if (const auto* norm = std::get_if<NormLaunch>(&launch)) {
+      if (norm->sum) outputs.push_back(norm->sum->out);
       if (norm->before) outputs.push_back(norm->before->out);
       outputs.push_back(norm->part.out);
     } else if (const auto* products = std::get_if<ProductLaunch>(&launch)) {

@@ -48,6 +48,22 @@ void norm(std::vector<float>& x, const RowNorm& norm, std::int32_t row = 0) {
   if (norm.out != nullptr) std::ranges::copy(x, norm.out + at);
 }
 
+std::vector<float> input_of(const NormRow& row, std::int32_t i) {
+  const ExpertSum& sum = row.sum;
+  const auto n = static_cast<std::size_t>(row.n_values);
+  if (sum.experts == nullptr) {
+    const float* input = row.first.input + i * row.n_values;
+    return {input, input + n};
+  }
+  std::vector<float> x(n);
+  for (std::size_t k = 0; k < n; ++k) {
+    for (std::size_t e = 0; e < static_cast<std::size_t>(sum.n_experts); ++e)
+      x[k] += sum.experts[e * n + k] * sum.weights[e];
+    x[k] += sum.added[k];
+  }
+  return x;
+}
+
 // From a table of F16, as ggml's CPU has it.
 float gelu(float x) {
   if (x <= -10.0F) return 0.0F;
@@ -211,8 +227,8 @@ std::vector<double> attended(const HeadAttention& task, std::int32_t head) {
 
 void enqueue_norm_row(const NormRow& row, const Card&, CUstream_st*) {
   for (std::int32_t i = 0; i < row.n_rows; ++i) {
-    const float* input = row.first.input + i * row.n_values;
-    std::vector<float> x(input, input + row.n_values);
+    std::vector<float> x = input_of(row, i);
+    if (row.sum.experts != nullptr) std::ranges::copy(x, row.sum.out);
     norm(x, row.first, i);
     if (row.second.weight != nullptr) norm(x, row.second, i);
     if (row.rounded != nullptr)

@@ -25,7 +25,7 @@ class ChunkRows {
   UNPACED_BOTH bool has_experts() const { return task_.chunks_per_expert != 0; }
   // Of all, not of those used.
   UNPACED_BOTH std::int32_t expert_id(const Chunks& chunk) const {
-    return has_experts() ? task_.experts[chunk.part()] : 0;
+    return has_experts() ? load_fresh(task_.experts + chunk.part()) : 0;
   }
   // The matrix of a chunk's row `r`; gate is matrix 0.
   UNPACED_BOTH const TaskMatrix& matrix_of(const Chunks& chunk, int r) const {

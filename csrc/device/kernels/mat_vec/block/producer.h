@@ -24,9 +24,9 @@ class Producer {
   UNPACED_BOTH Producer(const Task& task, Place& place) : task_(task), rows_(task), place_(place) {}
 
   UNPACED_BOTH void run() {
+    // In this order: who begins later has no need to wait for which experts they are.
+    if (task_.waits_for_experts) place_.await_earlier_kernels();
     place_.let_later_kernels_start(task_.next_is_ours);
-    // Which experts are asked for, an earlier kernel says.
-    if (task_.experts != nullptr) place_.await_earlier_kernels();
     const int lane = place_.thread() % kLanes;
     const int team = lane / kRows % kTeams, r = lane % kRows;
     Chunks chunk(task_, team * place_.n_blocks() + place_.block());

@@ -58,12 +58,13 @@ class BlockWork {
     if constexpr (kProducer) {
       if (place_.is_producer()) return Producer<Shape, Place>(task_, place_).run();
     }
-    // Which experts are asked for, an earlier kernel says.
-    const bool early = task_.experts == nullptr;
+    const bool early = !task_.waits_for_experts;
     Chunks chunks = next_;
     if (!kProducer && early) fetch_first_stages();
-    place_.let_later_kernels_start(task_.next_is_ours);
+    if (early) place_.let_later_kernels_start(task_.next_is_ours);
     place_.await_earlier_kernels();
+    // In this order: who begins later has no need to wait for which experts they are.
+    if (!early) place_.let_later_kernels_start(task_.next_is_ours);
     if (!kProducer && !early) fetch_first_stages();
     Input held[kHeld > 0 ? kHeld : 1];
     if constexpr (kHeld > 0) {

@@ -43,6 +43,7 @@ struct Task {
   std::uint32_t sums_at;
   float glu_limit;
   bool next_is_ours;
+  bool waits_for_experts;  // the kernel before says which they are
   bool adds_zero;  // in the place of what is not added
   MatVecEnd end;
   GluKind glu;

@@ -105,8 +105,9 @@ std::string launches_of(const StepPhase& phase) {
   std::string all;
   for (const PhaseLaunch& launch : phase.launches) {
     all += all.empty() ? "" : " ";
-    if (const auto* norm = std::get_if<NormLaunch>(&launch); norm != nullptr && norm->before) {
-      all += "norm+";
+    if (const auto* norm = std::get_if<NormLaunch>(&launch)) {
+      all += norm->sum ? "sum+" : "";
+      all += norm->before ? "norm+" : "";
     }
     all += kNames[launch.index()];
     if (const auto* attention = std::get_if<AttentionLaunch>(&launch)) {
