@@ -30,7 +30,7 @@ void put_matrices(const MatVec& mat_vec, const Build& build, Task& task) {
                         .chunks_end = task.n_chunks};
   }
   if (mat_vec.experts != nullptr) {
-    task.chunks_per_expert = task.n_chunks;
+    task.n_experts = mat_vec.n_experts;
     task.n_chunks *= mat_vec.n_experts;
   }
 }
@@ -117,6 +117,17 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   put_slices(format, warps / format.lane_threads, build, task);
 
   const std::int32_t n_teams = kTeamsMax / (build.wide ? warps : 1);
+  const std::int32_t all = card.n_multiprocessors * build.blocks_per_multiprocessor;
+  const auto most = std::max(1, static_cast<std::int32_t>(all * share));
+  // Few rows are spread over the multiprocessors: a team each, if there are no more.
+  const auto spread =
+      std::min(task.n_chunks, static_cast<std::int32_t>(card.n_multiprocessors * share));
+  plan.n_thread_blocks = std::min(most, std::max(divided_up(task.n_chunks, n_teams), spread));
+  if (mat_vec.expert_has_input && plan.n_thread_blocks >= mat_vec.n_experts) {
+    plan.n_thread_blocks -= plan.n_thread_blocks % mat_vec.n_experts;
+    task.has_one_expert = true;
+    task.n_inputs = 1;
+  }
   const std::int32_t vectors = std::max(task.n_inputs, build.columns);
   const std::int64_t inputs =
       build.held ? 0 : std::int64_t{vectors} * task.n_steps * format.input_words * 4 * kLanes;
@@ -128,12 +139,6 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   const std::int64_t stage = std::int64_t{n_teams} * build.rows * task.slot_bytes;
   const std::int64_t stages = (budget - inputs - sums) / stage;
   if (budget < inputs + sums || stages < 2) return std::nullopt;
-  const std::int32_t all = card.n_multiprocessors * build.blocks_per_multiprocessor;
-  const auto most = std::max(1, static_cast<std::int32_t>(all * share));
-  // Few rows are spread over the multiprocessors: a team each, if there are no more.
-  const auto spread =
-      std::min(task.n_chunks, static_cast<std::int32_t>(card.n_multiprocessors * share));
-  plan.n_thread_blocks = std::min(most, std::max(divided_up(task.n_chunks, n_teams), spread));
   const std::int32_t turns = divided_up(task.n_chunks, plan.n_thread_blocks * n_teams);
   task.n_stages = static_cast<std::int32_t>(
       std::min<std::int64_t>({stages, kStagesMax, std::max(2, turns * task.n_slices)}));

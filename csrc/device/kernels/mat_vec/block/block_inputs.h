@@ -23,6 +23,7 @@ class BlockInputs {
  public:
   UNPACED_BOTH BlockInputs(const Task& task, Place& place) : task_(task), place_(place) {
     lane_ = place.thread() % kLanes;
+    if (task.has_one_expert) first_ = task.input_stride * (place.block() % task.n_experts);
   }
 
   // What this lane needs of a step.
@@ -55,7 +56,7 @@ class BlockInputs {
   UNPACED_BOTH const typename Format::Source* source(std::int32_t vector,
                                                      std::int32_t asked) const {
     const std::int32_t block = asked < task_.n_blocks ? asked : task_.n_blocks - 1;
-    return reinterpret_cast<const typename Format::Source*>(task_.input +
+    return reinterpret_cast<const typename Format::Source*>(task_.input + first_ +
                                                             vector * task_.input_stride) +
            block * Format::kSources;
   }
@@ -120,6 +121,7 @@ class BlockInputs {
   const Task& task_;
   Place& place_;
   int lane_;
+  std::int64_t first_ = 0;  // where the block's own vector is
 };
 
 }  // namespace unpaced::mat_vec

@@ -22,7 +22,7 @@ class ChunkRows {
   UNPACED_BOTH explicit ChunkRows(const Task& task) : task_(task) {}
 
   UNPACED_BOTH bool paired() const { return task_.end == MatVecEnd::kGlu; }
-  UNPACED_BOTH bool has_experts() const { return task_.chunks_per_expert != 0; }
+  UNPACED_BOTH bool has_experts() const { return task_.n_experts != 0; }
   // Of all, not of those used.
   UNPACED_BOTH std::int32_t expert_id(const Chunks& chunk) const {
     return has_experts() ? load_fresh(task_.experts + chunk.part()) : 0;

@@ -29,8 +29,9 @@ struct Task {
   std::int64_t input_stride;  // bytes from a column, or an expert's vector, to the next
   std::int32_t n_matrices;
   std::int32_t n_chunks;
-  std::int32_t chunks_per_expert;  // of the only matrix; 0: no experts
+  std::int32_t n_experts;          // of those used, by turns a chunk of the only matrix; 0: none
   std::int32_t n_inputs;           // vectors in shared memory: columns, or experts with their own
+  bool has_one_expert;             // each block: one vector of those that experts have is its own
   std::int32_t n_columns;          // up to the kernel's; the others are not stored
   std::int32_t n_blocks;           // of weights, in a row
   std::int32_t n_steps;            // of 32 lanes, in a row
@@ -57,8 +58,8 @@ struct TaskPair {
 };
 
 // The chunks of a team, one after the other. A chunk is some rows of one matrix, or rows of gate
-// and up in turn, up first. Chunks are numbered matrix by matrix, or expert by expert of those
-// used.
+// and up in turn, up first. Chunks are numbered matrix by matrix; of experts by turns, so that
+// where as many blocks take turns as are a multiple of the experts, each has chunks of one.
 class Chunks {
  public:
   UNPACED_BOTH Chunks(const Task& task, std::int32_t first) : number_(first) { find_part(task); }
@@ -73,17 +74,20 @@ class Chunks {
   UNPACED_BOTH std::int32_t part() const { return part_; }
   // Its number in its part.
   UNPACED_BOTH std::int32_t in_part(const Task& task) const {
+    if (task.n_experts != 0) return number_ / task.n_experts;
     if (part_ == 0) return number_;
-    if (task.chunks_per_expert != 0) return number_ - part_ * task.chunks_per_expert;
     return number_ - task.matrices[part_ - 1].chunks_end;
   }
 
  private:
   UNPACED_BOTH void find_part(const Task& task) {
+    if (task.n_experts != 0) {
+      part_ = number_ % task.n_experts;
+      return;
+    }
     while (number_ >= end_ && end_ < task.n_chunks) {
       part_ += end_ > 0 ? 1 : 0;
-      end_ = task.chunks_per_expert != 0 ? end_ + task.chunks_per_expert
-                                         : task.matrices[part_].chunks_end;
+      end_ = task.matrices[part_].chunks_end;
     }
   }
 
