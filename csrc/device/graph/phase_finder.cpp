@@ -33,8 +33,8 @@ class PhaseFinder {
 
   Found phase_at(std::size_t i) {
     for (const auto& find :
-         {&PhaseFinder::summed_norm, &PhaseFinder::norm, &PhaseFinder::attention_input, &PhaseFinder::attention,
-          &PhaseFinder::feed_forward, &PhaseFinder::product}) {
+         {&PhaseFinder::summed_norm, &PhaseFinder::norm, &PhaseFinder::attention_input,
+          &PhaseFinder::attention, &PhaseFinder::feed_forward, &PhaseFinder::product}) {
       if (Found found = (this->*find)(i)) return found;
     }
     if (const auto* other = get<OtherPart>(parts_[i])) why_[i] = other->why;
@@ -85,8 +85,7 @@ class PhaseFinder {
     }
     return make(
         PhaseKind::kNorm, i, i + 1,
-        {NormLaunch{
-            .sum = {}, .before = {}, .part = *part, .writes_out = true, .rounds = false}});
+        {NormLaunch{.sum = {}, .before = {}, .part = *part, .writes_out = true, .rounds = false}});
   }
 
   // Those of a type follow one another, else in the graph's order. V often has more bits than Q and

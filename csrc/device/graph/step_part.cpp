@@ -48,9 +48,9 @@ class PartFinder {
   using Found = std::optional<StepPart>;
 
   StepPart part_at(std::int32_t i) const {
-    for (const auto& find :
-         {&PartFinder::rope, &PartFinder::norm, &PartFinder::expert_sum, &PartFinder::gated,
-          &PartFinder::product, &PartFinder::activation, &PartFinder::cache_write, &PartFinder::attention}) {
+    for (const auto& find : {&PartFinder::rope, &PartFinder::norm, &PartFinder::expert_sum,
+                             &PartFinder::gated, &PartFinder::product, &PartFinder::activation,
+                             &PartFinder::cache_write, &PartFinder::attention}) {
       if (Found found = (this->*find)(i)) return *std::move(found);
     }
     return {{i, i + 1}, OtherPart{why_unknown(graph_.node(i))}};
@@ -100,9 +100,8 @@ class PartFinder {
   }
 
   static bool is_row_of(const ggml_tensor* view, const ggml_tensor* rows, std::int64_t i) {
-    const auto* begin = static_cast<const std::byte*>(rows->data) + i * std::int64_t(rows->nb[1]);
     return is_view(view) && origin(view) == rows && is_row(view) && view->ne[0] == rows->ne[0] &&
-           view->data == begin;
+           view->view_offs == static_cast<std::size_t>(i) * rows->nb[1];
   }
 
   Found expert_sum(std::int32_t i) const {
@@ -122,8 +121,8 @@ class PartFinder {
     for (std::int64_t expert = 1; expert < n; ++expert) {
       const ggml_tensor* sum = graph_.next_if(end, GGML_OP_ADD);
       if (sum == nullptr || !is_row(sum) || !is_row_of(sum->src[1], products, expert)) return {};
-      const bool follows = expert == 1 ? is_row_of(sum->src[0], products, 0)
-                                       : sum->src[0] == inner.back();
+      const bool follows =
+          expert == 1 ? is_row_of(sum->src[0], products, 0) : sum->src[0] == inner.back();
       if (!follows) return {};
       inner.push_back(sum);
       end = graph_.next_computing(end) + 1;

@@ -57,8 +57,7 @@ struct RowValues {
       }
     }
 #pragma unroll
-    for (int k = 0; k < kPerThread; ++k)
-      at[k] = column(k) < n ? __fadd_rn(at[k], added[k]) : 0.0f;
+    for (int k = 0; k < kPerThread; ++k) at[k] = column(k) < n ? __fadd_rn(at[k], added[k]) : 0.0f;
   }
 
   __device__ void store(float* to, int n) const {

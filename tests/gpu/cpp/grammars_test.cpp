@@ -156,15 +156,39 @@ class Grammars {
     return made;
   }
 
+  // One whose mask is late falls behind the others: then other rows share a step than the host's
+  // do, and ggml's sums hang on how many they are. So a crowd in which it was has other turns.
+  static constexpr int kTurns = 8;
+
   // Returns the host's answers.
   std::vector<Answer> compare(const std::string& what, std::size_t n, const Shape& shape,
                               bool is_all_drawn = true) {
     const std::vector<Answer> expected = host_.play(requests(n, shape), n);
-    const std::vector<Answer> found = device_.play(requests(n, shape), n);
-    std::uint64_t n_least = 0;  // all but the first of each
+    std::vector<Answer> found;
     std::string different;
-    for (std::size_t i = 0; i < n; ++i) {
-      n_least += expected[i].tokens.empty() ? 0 : expected[i].tokens.size() - 1;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const std::uint64_t n_late = counters_.n_late_masks.get();
+      found = device_.play(requests(n, shape), n);
+      different = differences(expected, found);
+      if (n == 1 || different.empty() || counters_.n_late_masks.get() == n_late) break;
+      std::printf("  %s: masks were late, so once more\n", what.c_str());
+    }
+    std::uint64_t n_least = 0;  // all but the first of each
+    for (const Answer& answer : expected)
+      n_least += answer.tokens.empty() ? 0 : answer.tokens.size() - 1;
+    expect(different.empty(), what + ": " + std::to_string(n_least) + " tokens as the host's" +
+                                  (different.empty() ? "" : "; not" + different));
+    expect(is_all_drawn ? device_.n_device() == n_least : device_.n_device() > 0,
+           what + ": " + std::to_string(device_.n_device()) + " of " + std::to_string(n_least) +
+               " on the GPU");
+    return expected;
+  }
+
+  // Which requests have other tokens, and where; empty: none.
+  static std::string differences(const std::vector<Answer>& expected,
+                                 const std::vector<Answer>& found) {
+    std::string different;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
       const std::string where = difference(expected[i], found[i]);
       if (!where.empty()) different += " request " + std::to_string(i) + ": " + where + ";";
       const auto& p = expected[i].pairs;
@@ -175,12 +199,7 @@ class Grammars {
       }
       if (!same) different += " the probabilities of request " + std::to_string(i) + ";";
     }
-    expect(different.empty(), what + ": " + std::to_string(n_least) + " tokens as the host's" +
-                                  (different.empty() ? "" : "; not" + different));
-    expect(is_all_drawn ? device_.n_device() == n_least : device_.n_device() > 0,
-           what + ": " + std::to_string(device_.n_device()) + " of " + std::to_string(n_least) +
-               " on the GPU");
-    return expected;
+    return different;
   }
 
   void test_ends() {

@@ -213,7 +213,8 @@ UNPACED_BOTH std::uint32_t load_even_word(const std::uint8_t* from) {
 #endif
 }
 
-// What another kernel wrote a while ago, past the first cache, which may have what was there before.
+// What another kernel wrote a while ago, past the first cache, which may have what was there
+// before.
 UNPACED_BOTH std::int32_t load_fresh(const std::int32_t* from) {
 #if defined(__CUDA_ARCH__)
   return __ldcg(from);

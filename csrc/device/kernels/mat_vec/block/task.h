@@ -29,23 +29,23 @@ struct Task {
   std::int64_t input_stride;  // bytes from a column, or an expert's vector, to the next
   std::int32_t n_matrices;
   std::int32_t n_chunks;
-  std::int32_t n_experts;          // of those used, by turns a chunk of the only matrix; 0: none
-  std::int32_t n_inputs;           // vectors in shared memory: columns, or experts with their own
-  bool has_one_expert;             // each block: one vector of those that experts have is its own
-  std::int32_t n_columns;          // up to the kernel's; the others are not stored
-  std::int32_t n_blocks;           // of weights, in a row
-  std::int32_t n_steps;            // of 32 lanes, in a row
-  std::int32_t slice_steps;        // steps of a row that are fetched at once
-  std::int32_t n_slices;           // of a row
-  std::int32_t slot_bytes;         // a row's slice in shared memory: 15 in front, 16 behind
-  std::int32_t n_stages;           // of the ring
-  std::uint32_t inputs_at;         // shared memory: inputs, then rings, then sums
+  std::int32_t n_experts;    // of those used, by turns a chunk of the only matrix; 0: none
+  std::int32_t n_inputs;     // vectors in shared memory: columns, or experts with their own
+  bool has_one_expert;       // each block: one vector of those that experts have is its own
+  std::int32_t n_columns;    // up to the kernel's; the others are not stored
+  std::int32_t n_blocks;     // of weights, in a row
+  std::int32_t n_steps;      // of 32 lanes, in a row
+  std::int32_t slice_steps;  // steps of a row that are fetched at once
+  std::int32_t n_slices;     // of a row
+  std::int32_t slot_bytes;   // a row's slice in shared memory: 15 in front, 16 behind
+  std::int32_t n_stages;     // of the ring
+  std::uint32_t inputs_at;   // shared memory: inputs, then rings, then sums
   std::uint32_t rings_at;
   std::uint32_t sums_at;
   float glu_limit;
   bool next_is_ours;
   bool waits_for_experts;  // the kernel before says which they are
-  bool adds_zero;  // in the place of what is not added
+  bool adds_zero;          // in the place of what is not added
   MatVecEnd end;
   GluKind glu;
 };

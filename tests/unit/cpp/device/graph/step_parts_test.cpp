@@ -119,6 +119,52 @@ std::vector<StepPart> chosen_row(Maker& make, std::int64_t n, ggml_tensor*& resi
   return find_parts(make.graph({sum}));
 }
 
+// What the experts' products become: each times its weight, all of them added up in this order, and
+// the residual, if there is one.
+StepGraph summed_experts(Maker& make, const std::vector<std::size_t>& order, bool has_residual,
+                         bool is_shared = false) {
+  ggml_context* c = make.context();
+  const auto n = static_cast<std::int64_t>(order.size());
+  ggml_tensor* experts = ggml_new_tensor_3d(c, GGML_TYPE_F32, kValues, n, 1);
+  ggml_tensor* products = ggml_mul(c, experts, ggml_new_tensor_3d(c, GGML_TYPE_F32, 1, n, 1));
+  const auto row = [&](std::size_t i) {
+    return ggml_view_2d(c, products, kValues, 1, products->nb[2], i * products->nb[1]);
+  };
+  ggml_tensor* sum = row(order[0]);
+  for (std::size_t i = 1; i < order.size(); ++i) sum = ggml_add(c, sum, row(order[i]));
+  if (has_residual) sum = ggml_add(c, sum, make.activation());
+  ggml_tensor* norm = make.normed(sum);
+  return is_shared ? make.graph({norm, ggml_relu(c, products)}) : make.graph({norm});
+}
+
+const ExpertSumPart* sum_in(const std::vector<StepPart>& parts) {
+  for (const StepPart& part : parts) {
+    if (const auto* sum = std::get_if<ExpertSumPart>(&part.detail)) return sum;
+  }
+  return nullptr;
+}
+
+TEST(experts_are_summed_in_their_order_with_the_residual) {
+  Maker make;
+  const StepGraph graph = summed_experts(make, {0, 1, 2, 3}, true);
+  const std::vector<StepPart> parts = find_parts(graph);
+  REQUIRE(parts.size() == 2U);
+  const ExpertSumPart* sum = sum_in(parts);
+  REQUIRE(sum != nullptr);
+  CHECK(sum->out == std::get<NormPart>(parts[1].detail).input);
+  CHECK_EQ(sum->experts->ne[1], 4);
+  CHECK_EQ(ggml_nelements(sum->weights), 4);
+}
+
+TEST(other_sums_of_experts_are_ggmls) {
+  Maker make;
+  CHECK(sum_in(find_parts(summed_experts(make, {0, 2, 1, 3}, true))) == nullptr);
+  CHECK(sum_in(find_parts(summed_experts(make, {0, 1, 2, 3}, false))) == nullptr);
+  CHECK(sum_in(find_parts(summed_experts(make, {0, 1, 2, 3}, true, true))) == nullptr);
+  const std::vector<std::size_t> many = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  CHECK(sum_in(find_parts(summed_experts(make, many, true))) == nullptr);
+}
+
 TEST(a_choice_among_one_row_is_a_residuals) {
   Maker make;
   ggml_tensor* residual = nullptr;

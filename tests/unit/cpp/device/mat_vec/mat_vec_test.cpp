@@ -231,6 +231,38 @@ TEST(gate_and_up_meet) {
   }
 }
 
+// Each block has rows of one, and that one's vector alone.
+TEST(experts_share_the_blocks_evenly) {
+  const GgmlFormat& format = ggml_formats().front();
+  const Card card = {.compute = 90, .n_multiprocessors = 6, .shared_bytes_max = 232448};
+  Data data(
+      {.format = &format, .n_values = 768, .rows = {160}, .n_experts = 8, .expert_has_input = true},
+      1);
+  const auto plan = mv::plan_mat_vec(data.mat_vec(), mv::facts_of<mv::Q4K>(), kWarps,
+                                     {.rows = 2, .blocks_per_multiprocessor = 2}, card);
+  REQUIRE(plan.has_value());
+  CHECK_EQ(plan->n_thread_blocks, 8);
+  CHECK(plan->task.has_one_expert);
+  CHECK_EQ(plan->task.n_inputs, 1);
+  run_build<mv::Q4K, kWarps>({.rows = 2}, *plan);
+  CHECK_EQ(data.differing(), 0);
+}
+
+TEST(few_rows_are_spread_over_the_multiprocessors) {
+  const GgmlFormat& format = ggml_formats().front();
+  const Card card = {.compute = 90, .n_multiprocessors = 6, .shared_bytes_max = 232448};
+  const auto n_blocks = [&](int rows) {
+    Data data({.format = &format, .n_values = 768, .rows = {rows}}, 1);
+    return mv::plan_mat_vec(data.mat_vec(), mv::facts_of<mv::Q4K>(), kWarps,
+                            {.rows = 2, .blocks_per_multiprocessor = 2}, card)
+        ->n_thread_blocks;
+  };
+  CHECK_EQ(n_blocks(6), 3);
+  CHECK_EQ(n_blocks(24), 6);
+  CHECK_EQ(n_blocks(112), 7);
+  CHECK_EQ(n_blocks(4000), 12);
+}
+
 TEST(experts_are_chosen_by_an_earlier_kernel) {
   std::uint32_t seed = 5000;
   for (const GgmlFormat& format : ggml_formats()) {
