@@ -100,6 +100,7 @@ class Stage {
   // Of the last play(): tokens that the GPU drew in its loop.
   [[nodiscard]] std::uint64_t n_device() const { return n_device_; }
   [[nodiscard]] const std::vector<Answer>& answers() const { return answers_; }
+  [[nodiscard]] const std::vector<Slot>& slots() const { return slots_; }
 
  private:
   [[nodiscard]] bool is_any_active() const {
