@@ -1,20 +1,22 @@
 """Runs clang-tidy over the host's C++, with the checks of .clang-tidy; exit 1 if it finds anything.
 
 A file that was clean is not looked at again until it, a header of ours that it includes, the checks
-or the tool change: .build/cache/clang-tidy.json has what was clean. Files that need headers which
-are not on every machine, CUDA's and Relacy's, are left out.
+or the tool change: .build/cache/clang-tidy.json has what was clean. The others of a folder of csrc/
+are looked at as one file, as they are compiled for the tests: most of the time goes to headers. If
+that is not clean, each is looked at by itself. Files that need headers which are not on every
+machine, CUDA's and Relacy's, are left out.
 """
 
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 
 import nanobind
@@ -22,13 +24,10 @@ import nanobind
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from engine_ext.llama_build.pins import VERSION
+from scripts.cpp_sources import OURS, ROOT, closure, host_sources, text_of
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("csrc", "tests")
 CLEAN = ROOT / ".build" / "cache" / "clang-tidy.json"
 LLAMA = ROOT / ".build" / "src" / f"llama_cpp_python-{VERSION}" / "vendor" / "llama.cpp"
-TESTS = ROOT / "tests"
-OURS = (ROOT / "csrc", TESTS / "unit" / "cpp" / "support", TESTS / "gpu" / "cpp")
 OTHERS = (
     LLAMA / "include",
     LLAMA / "ggml" / "include",
@@ -43,8 +42,6 @@ FLAGS = (
     *(f"-I{folder}" for folder in OURS),
     *(f"-isystem{folder}" for folder in OTHERS),
 )
-NOT_EVERYWHERE = ("cooperative_groups", "cublas", "cuda", "relacy/")
-INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
 def main() -> int:
@@ -52,26 +49,15 @@ def main() -> int:
     clean: dict[str, str] = json.loads(CLEAN.read_text()) if CLEAN.is_file() else {}
     keys = {str(path.relative_to(ROOT)): key_of(path) for path in host_sources()}
     new = [file for file, key in keys.items() if clean.get(file) != key]
+    groups = sorted(groups_of(new), key=len, reverse=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(new, pool.map(look_at, new), strict=True))
-    for text in found.values():
-        print(text, end="")
+        found = {file: text for each in pool.map(look_at_group, groups) for file, text in each}
+    for file in new:
+        print(found[file], end="")
     kept = {file: key for file, key in keys.items() if not found.get(file)}
     CLEAN.parent.mkdir(parents=True, exist_ok=True)
     CLEAN.write_text(json.dumps(kept, indent=1))
     return 1 if len(kept) < len(keys) else 0
-
-
-def host_sources() -> list[Path]:
-    """Every .cpp file that can be read on any machine."""
-    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.cpp"))
-    return sorted(path for path in found if not needs_more(path))
-
-
-def needs_more(path: Path) -> bool:
-    """Whether a file, or one that it includes, includes a header that is not on every machine."""
-    names = (name for file in closure(path) for name in INCLUDE.findall(text_of(file)))
-    return any(name.startswith(NOT_EVERYWHERE) for name in names)
 
 
 def key_of(path: Path) -> str:
@@ -81,39 +67,33 @@ def key_of(path: Path) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def closure(path: Path) -> list[Path]:
-    """A file and all of ours that it includes, in a fixed order."""
-    found: dict[Path, None] = {}
-    todo = [path]
-    while todo:
-        file = todo.pop()
-        if file not in found:
-            found[file] = None
-            todo += included(file)
-    return list(found)
+def groups_of(files: list[str]) -> list[list[str]]:
+    """A folder's files together where they are compiled together; tests have a main() each."""
+    groups: list[list[str]] = []
+    for folder, its in groupby(files, key=os.path.dirname):
+        together = [*its]
+        groups += [together] if folder.startswith("csrc/") else [[file] for file in together]
+    return groups
 
 
-@cache
-def included(path: Path) -> list[Path]:
-    """Files of ours that a file includes itself."""
-    folders = (path.parent, *OURS)
-    found = ((folder / name for folder in folders) for name in INCLUDE.findall(text_of(path)))
-    firsts = (next(filter(Path.is_file, candidates), None) for candidates in found)
-    return [file.resolve() for file in firsts if file is not None]
-
-
-@cache
-def text_of(path: Path) -> str:
-    """A file's text."""
-    return path.read_text(encoding="utf-8")
+def look_at_group(files: list[str]) -> list[tuple[str, str]]:
+    """Each file, and what clang-tidy says of it."""
+    if len(files) > 1:
+        allowed = "// NOLINT(bugprone-suspicious-include)"
+        text = "".join(f'#include "{ROOT / file}"  {allowed}\n' for file in files)
+        with tempfile.TemporaryDirectory() as folder:
+            all_of_them = Path(folder) / "all.cpp"
+            all_of_them.write_text(text)
+            if look_at(str(all_of_them)) == "":
+                return [(file, "") for file in files]
+    return [(file, look_at(file)) for file in files]
 
 
 def look_at(file: str) -> str:
     """What clang-tidy says of a file; "" if it is clean."""
     tool = Path(sys.executable).parent / "clang-tidy"
-    done = subprocess.run(
-        [tool, "--quiet", file, "--", *FLAGS], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [tool, "--quiet", f"--config-file={ROOT / '.clang-tidy'}", file, "--", *FLAGS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout or done.stderr
 
 

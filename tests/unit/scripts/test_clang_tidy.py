@@ -1,0 +1,56 @@
+"""clang-tidy over a folder's files as one: it finds what it finds in each by itself."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scripts import clang_tidy, cpp_sources
+
+CLEAN = "namespace unpaced {\nint answer() { return 42; }\n}  // namespace unpaced\n"
+FAULTY = """namespace unpaced {
+namespace {
+int lonely() { return 1; }
+struct Pair {
+  int first() { return 1; }
+  int second() { return 2; }
+};
+}  // namespace
+int other() { return Pair().second(); }
+}  // namespace unpaced
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository's root with the checks."""
+    shutil.copy(cpp_sources.ROOT / ".clang-tidy", tmp_path)
+    (tmp_path / "csrc" / "a").mkdir(parents=True)
+    monkeypatch.setattr(clang_tidy, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_a_folders_files_are_one_group_and_tests_are_not() -> None:
+    files = ["csrc/a/b.cpp", "csrc/a/c.cpp", "csrc/d/e.cpp", "tests/f/g.cpp", "tests/f/h.cpp"]
+    assert clang_tidy.groups_of(files) == [files[:2], [files[2]], [files[3]], [files[4]]]
+
+
+def test_a_fault_is_found_among_others_and_told_of_its_file(root: Path) -> None:
+    for name, text in (("clean", CLEAN), ("faulty", FAULTY)):
+        (root / "csrc" / "a" / f"{name}.cpp").write_text(text)
+    files = ["csrc/a/clean.cpp", "csrc/a/faulty.cpp"]
+    found = dict(clang_tidy.look_at_group(files))
+    assert found[files[0]] == ""
+    assert "unused-function" in found[files[1]]
+    assert "unused-member-function" in found[files[1]]
+    (root / files[1]).write_text(CLEAN.replace("answer", "question"))
+    assert clang_tidy.look_at_group(files) == [(file, "") for file in files]
+
+
+def test_a_source_that_includes_a_source_is_found_in_a_group(root: Path) -> None:
+    (root / "csrc" / "a" / "part.cpp").write_text(CLEAN)
+    (root / "csrc" / "a" / "whole.cpp").write_text('#include "part.cpp"\n')
+    (root / "csrc" / "a" / "other.cpp").write_text(CLEAN.replace("answer", "question"))
+    found = dict(clang_tidy.look_at_group(["csrc/a/other.cpp", "csrc/a/whole.cpp"]))
+    assert found["csrc/a/other.cpp"] == ""
+    assert "suspicious-include" in found["csrc/a/whole.cpp"]
