@@ -132,7 +132,8 @@ async def test_partial_offload_falls_back_and_names_what_is_elsewhere(
         assert "blk.0." in engine.decode_loop.reason
         assert engine.decode_loop.n_elsewhere > 0
         assert any(name.startswith("blk.0.") for name in engine.decode_loop.elsewhere)
-        assert set(engine.decode_loop.n_graph_nodes) == {"CUDA0", "CPU"}
+        card, cpu = sorted(engine.decode_loop.n_graph_nodes, reverse=True)
+        assert card.startswith("CUDA") and cpu == "CPU"
         assert len(await tokens_of(engine, SAMPLED, 20)) == 20
     required = EngineConfig(
         model_path=models["llama"], n_ctx=1024, n_threads=1, n_gpu_layers=2, require_device=True

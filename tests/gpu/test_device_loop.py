@@ -289,9 +289,10 @@ async def test_the_loop_is_reported() -> None:
     async with running_engine("device", require_device=True) as engine:
         assert engine.decode_loop.loop == "device"
         assert engine.decode_loop.n_graph_splits == 1
-        assert list(engine.decode_loop.n_graph_nodes) == ["CUDA0"]
+        (card,) = engine.decode_loop.n_graph_nodes  # of several the emptiest
+        assert card.startswith("CUDA")
         assert engine.decode_loop.elsewhere == []
-        memory = engine.decode_loop.memory_bytes["CUDA0"]
+        memory = engine.decode_loop.memory_bytes[card]
         assert memory["weights"] > 0.9 * engine.model.size_bytes
         assert memory["kv"] > 0
         assert engine.stats().n_window_graphs > 0
