@@ -20,6 +20,7 @@ import pytest
 
 from tests.bench.rig.server_process import ServerProcess, free_port, running
 from tests.gpu.card_code import libraries
+from tests.gpu.one_card import one_card
 from tests.gpu.random_model import write_random_model
 from tests.gpu.test_device_loop import DEMO_MODEL, has_device
 from tests.support.server import Server
@@ -82,7 +83,7 @@ def faulty_command(port: int, *arguments: str, model: Path = DEMO_MODEL) -> list
 
 def fault_environment(path: Path) -> dict[str, str]:
     """`path`: of the socket that takes faults."""
-    return {
+    return one_card() | {
         "LD_PRELOAD": str(Path(PROGRAMS).resolve() / "libcall_faults.so"),
         "UNPACED_GPU_PROGRAMS": str(Path(PROGRAMS).resolve()),
         "UNPACED_FAULTS": str(path),

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from engine_ext import EngineConfig, MemoryPlan, plan_memory
+from tests.gpu.one_card import one_card
 from tests.gpu.test_device_loop import MODEL, Loop, has_device
 
 pytestmark = [
@@ -51,7 +52,7 @@ def taken(loop: Loop, n_ctx: int) -> tuple[int, int, int]:
     """Bytes of the device, bytes of the host, graphs."""
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(MODEL), loop, str(n_ctx)],
-        env=os.environ,
+        env=os.environ | one_card(),
         capture_output=True,
         check=True,
         text=True,
