@@ -62,6 +62,11 @@ class AccessList {
     if (launch.before) found_.writes.push_back(launch.before->out);
     if (launch.writes_out) found_.writes.push_back(launch.part.out);
   }
+  // The block has read the logits when it writes.
+  void add(const ExpertChoiceLaunch& launch) {
+    write(launch.part.experts);
+    write(launch.part.out);
+  }
   void add(const RoundLaunch& launch) { read(launch.input); }
   void add(const ProductLaunch& launch) {
     for (const ProductPart& part : launch.parts) {

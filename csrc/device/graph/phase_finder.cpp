@@ -34,7 +34,8 @@ class PhaseFinder {
   Found phase_at(std::size_t i) {
     for (const auto& find :
          {&PhaseFinder::summed_norm, &PhaseFinder::norm, &PhaseFinder::attention_input,
-          &PhaseFinder::attention, &PhaseFinder::feed_forward, &PhaseFinder::product}) {
+          &PhaseFinder::attention, &PhaseFinder::expert_choice, &PhaseFinder::feed_forward,
+          &PhaseFinder::product}) {
       if (Found found = (this->*find)(i)) return found;
     }
     if (const auto* other = get<OtherPart>(parts_[i])) why_[i] = other->why;
@@ -167,6 +168,12 @@ class PhaseFinder {
                                  .n_parts = kernels_.attention_parts(*part),
                                  .writes_out = true,
                                  .rounded = nullptr}});
+  }
+
+  Found expert_choice(std::size_t i) {
+    const auto* part = get<ExpertChoicePart>(parts_[i]);
+    if (part == nullptr || refused(i, kernels_.why_no_choice(*part))) return {};
+    return make(PhaseKind::kExpertChoice, i, i + 1, {ExpertChoiceLaunch{*part}});
   }
 
   // The product behind part i that takes its values.

@@ -263,6 +263,8 @@ std::string name_of(PhaseKind kind) {
       return "attention input";
     case PhaseKind::kAttention:
       return "attention";
+    case PhaseKind::kExpertChoice:
+      return "experts' choice";
     case PhaseKind::kFeedForward:
       return "feed-forward";
     case PhaseKind::kProduct:

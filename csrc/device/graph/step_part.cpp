@@ -48,9 +48,10 @@ class PartFinder {
   using Found = std::optional<StepPart>;
 
   StepPart part_at(std::int32_t i) const {
-    for (const auto& find : {&PartFinder::rope, &PartFinder::norm, &PartFinder::expert_sum,
-                             &PartFinder::gated, &PartFinder::product, &PartFinder::activation,
-                             &PartFinder::cache_write, &PartFinder::attention}) {
+    for (const auto& find :
+         {&PartFinder::rope, &PartFinder::norm, &PartFinder::expert_choice, &PartFinder::expert_sum,
+          &PartFinder::gated, &PartFinder::product, &PartFinder::activation,
+          &PartFinder::cache_write, &PartFinder::attention}) {
       if (Found found = (this->*find)(i)) return *std::move(found);
     }
     return {{i, i + 1}, OtherPart{why_unknown(graph_.node(i))}};
@@ -97,6 +98,12 @@ class PartFinder {
       }
     }
     return StepPart{{i, end}, part};
+  }
+
+  Found expert_choice(std::int32_t i) const {
+    const std::optional<ExpertChoicePart> part = find_expert_choice(graph_, i);
+    if (!part) return {};
+    return StepPart{part->nodes, *part};
   }
 
   static bool is_row_of(const ggml_tensor* view, const ggml_tensor* rows, std::int64_t i) {

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "device/graph/expert_choice.h"
 #include "device/graph/step_graph.h"
 
 namespace unpaced {
@@ -88,8 +89,8 @@ struct OtherPart {
   std::string why;
 };
 
-using PartDetail = std::variant<OtherPart, NormPart, ExpertSumPart, ProductPart, GatedPart,
-                                ActivationPart, RopePart, CacheWritePart, AttentionPart>;
+using PartDetail = std::variant<OtherPart, NormPart, ExpertChoicePart, ExpertSumPart, ProductPart,
+                                GatedPart, ActivationPart, RopePart, CacheWritePart, AttentionPart>;
 
 struct StepPart {
   NodeRange nodes;  // from the first node that computes to the last, views between them

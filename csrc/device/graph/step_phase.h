@@ -26,6 +26,9 @@ struct NormLaunch {
   bool writes_out;  // somebody reads the floats, not only the rounded row
   bool rounds;      // mat-vecs of ours take the row as q8
 };
+struct ExpertChoiceLaunch {
+  ExpertChoicePart part;
+};
 // Rows as mat-vecs of quantised weights take them.
 struct RoundLaunch {
   const ggml_tensor* input;
@@ -51,13 +54,14 @@ struct AttentionLaunch {
   const ggml_tensor* rounded;  // all heads as the row that products take as q8; nullptr: none does
 };
 using PhaseLaunch = std::variant<NormLaunch, RoundLaunch, ProductLaunch, GatedLaunch,
-                                 ActivationLaunch, RopeLaunch, AttentionLaunch>;
+                                 ActivationLaunch, RopeLaunch, AttentionLaunch, ExpertChoiceLaunch>;
 
 enum class PhaseKind : std::uint8_t {
   kGgml,
   kNorm,
   kAttentionInput,  // Q, K and V, their positions, the cache's row
   kAttention,
+  kExpertChoice,
   kFeedForward,  // gate and up, down
   kProduct,      // any other product
 };
@@ -79,6 +83,7 @@ class PhaseKernels {
   // In one launch.
   [[nodiscard]] virtual std::string why_no_products(std::span<const ProductPart> parts) const = 0;
   [[nodiscard]] virtual std::string why_no_gated(const GatedPart& part) const = 0;
+  [[nodiscard]] virtual std::string why_no_choice(const ExpertChoicePart& part) const = 0;
   [[nodiscard]] virtual std::string why_no_activation(const ActivationPart& part) const = 0;
   [[nodiscard]] virtual std::string why_no_rope(const RopeLaunch& launch) const = 0;
   [[nodiscard]] virtual std::string why_no_attention(const AttentionPart& part) const = 0;

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "device/kernels/experts/expert_choice.h"
 #include "device/kernels/mat_vec.h"
 #include "device/kernels/norm_row.h"
 #include "device/phases/kernel_arguments.h"
@@ -74,6 +75,10 @@ std::string OwnKernels::why_no_products(std::span<const ProductPart> parts) cons
 std::string OwnKernels::why_no_gated(const GatedPart& part) const {
   if (std::string why = why_no_arguments(std::array{part.gate, part.up}); !why.empty()) return why;
   return why_not(mat_vec_of(part), part.up.weights);
+}
+
+std::string OwnKernels::why_no_choice(const ExpertChoicePart& part) const {
+  return why_no_expert_choice(part.logits->ne[0], part.n_chosen);
 }
 
 std::string OwnKernels::why_no_activation(const ActivationPart& part) const {

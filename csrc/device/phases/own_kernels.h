@@ -31,6 +31,7 @@ class OwnKernels final : public PhaseKernels {
   [[nodiscard]] std::string why_no_norm(const NormPart& part) const override;
   [[nodiscard]] std::string why_no_products(std::span<const ProductPart> parts) const override;
   [[nodiscard]] std::string why_no_gated(const GatedPart& part) const override;
+  [[nodiscard]] std::string why_no_choice(const ExpertChoicePart& part) const override;
   [[nodiscard]] std::string why_no_activation(const ActivationPart& part) const override;
   [[nodiscard]] std::string why_no_rope(const RopeLaunch& launch) const override;
   [[nodiscard]] std::string why_no_attention(const AttentionPart& part) const override;

@@ -1,5 +1,6 @@
 #include "device/phases/phase_launcher.h"
 
+#include "device/kernels/experts/expert_choice.h"
 #include "device/kernels/norm_row.h"
 #include "device/phases/kernel_arguments.h"
 
@@ -57,6 +58,19 @@ void PhaseLauncher::enqueue(const NormLaunch& launch, const Place& place) const 
   if (launch.rounds) row.rounded = places_.rounded(launch.part.out);
   row.next_is_ours = place.next_is_ours;
   enqueue_norm_row(row, card_, place.stream);
+}
+
+void PhaseLauncher::enqueue(const ExpertChoiceLaunch& launch, const Place& place) const {
+  const ExpertChoicePart& part = launch.part;
+  enqueue_expert_choice({.logits = places_.floats(part.logits),
+                         .experts = static_cast<std::int32_t*>(part.experts->data),
+                         .weights = places_.floats(part.out),
+                         .n_experts = static_cast<std::int32_t>(part.logits->ne[0]),
+                         .n_chosen = part.n_chosen,
+                         .normalises = part.normalises,
+                         .least_sum = part.least_sum,
+                         .next_is_ours = place.next_is_ours},
+                        card_, place.stream);
 }
 
 void PhaseLauncher::enqueue(const RoundLaunch& launch, const Place& place) const {

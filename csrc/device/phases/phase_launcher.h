@@ -31,6 +31,7 @@ class PhaseLauncher {
   };
 
   void enqueue(const NormLaunch& launch, const Place& place) const;
+  void enqueue(const ExpertChoiceLaunch& launch, const Place& place) const;
   void enqueue(const RoundLaunch& launch, const Place& place) const;
   void enqueue(const ProductLaunch& launch, const Place& place) const;
   void enqueue(const GatedLaunch& launch, const Place& place) const;

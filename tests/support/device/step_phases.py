@@ -47,6 +47,7 @@ def phase_launcher_program() -> Path:
         _CPP / "device" / "phases" / "phase_launcher_test.cpp",
         [
             _CPP / "support" / "reference_kernels.cpp",
+            _DEVICE / "kernels" / "experts" / "choice_limits.cpp",
             _DEVICE / "kernels" / "limits.cpp",
             *(_DEVICE / "phases" / f"{name}.cpp" for name in phases),
         ],

@@ -28,7 +28,7 @@ EXPERTS = [
     OUT,
     NORM,
     "product: products*1",
-    "ggml: SOFT_MAX; ARGSORT; GET_ROWS; SUM_ROWS; CLAMP; DIV",
+    "experts' choice: choice",
     "feed-forward: gated round products*1",
     "norm: sum+norm",
     HEADS,

@@ -93,6 +93,9 @@ class PhasePlayer {
       for (const CacheWritePart& part : heads->writes) outputs.push_back(part.out);
     } else if (const auto* attention = std::get_if<AttentionLaunch>(&launch)) {
       outputs.push_back(attention->part.out);
+    } else if (const auto* choice = std::get_if<ExpertChoiceLaunch>(&launch)) {
+      outputs.push_back(choice->part.experts);
+      outputs.push_back(choice->part.out);
     }
     return outputs;
   }

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
+#include "device/kernels/experts/expert_choice.h"
 #include "device/kernels/head_attention.h"
 #include "device/kernels/head_rope.h"
 #include "device/kernels/mat_vec.h"
@@ -233,6 +235,32 @@ void enqueue_norm_row(const NormRow& row, const Card&, CUstream_st*) {
     if (row.second.weight != nullptr) norm(x, row.second, i);
     if (row.rounded != nullptr)
       round_row(x.data(), row.n_values, row.rounded + i * q8_blocks(row.n_values));
+  }
+}
+
+void enqueue_expert_choice(const ExpertChoice& choice, const Card&, CUstream_st*) {
+  const auto n = static_cast<std::size_t>(choice.n_experts);
+  const std::vector<float> logits(choice.logits, choice.logits + n);
+  const float best = *std::ranges::max_element(logits);
+  std::vector<float> shares(n);
+  for (std::size_t i = 0; i < n; ++i) shares[i] = std::exp(logits[i] - best);
+  const float total = std::accumulate(shares.begin(), shares.end(), 0.0F);
+  for (float& share : shares) share /= total;
+  std::vector<std::int32_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, [&](std::int32_t a, std::int32_t b) {
+    const float one = shares[static_cast<std::size_t>(a)];
+    const float other = shares[static_cast<std::size_t>(b)];
+    return one != other ? one > other : a < b;
+  });
+  float sum = 0;
+  for (std::int32_t i = 0; i < choice.n_chosen; ++i) {
+    choice.experts[i] = order[static_cast<std::size_t>(i)];
+    choice.weights[i] = shares[static_cast<std::size_t>(choice.experts[i])];
+    sum += choice.weights[i];
+  }
+  for (std::int32_t i = 0; choice.normalises && i < choice.n_chosen; ++i) {
+    choice.weights[i] /= std::max(sum, choice.least_sum);
   }
 }
 

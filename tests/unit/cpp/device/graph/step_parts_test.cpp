@@ -1,6 +1,7 @@
 // Graphs made by hand: where they may be cut, and what one kernel computes.
 #include <ggml.h>
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -163,6 +164,57 @@ TEST(other_sums_of_experts_are_ggmls) {
   CHECK(sum_in(find_parts(summed_experts(make, {0, 1, 2, 3}, true, true))) == nullptr);
   const std::vector<std::size_t> many = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   CHECK(sum_in(find_parts(summed_experts(make, many, true))) == nullptr);
+}
+
+enum class Choice { kShares, kNormalised, kScaled, kBiased, kSharesReadElsewhere };
+
+// The experts of one token's 64, as llama.cpp's build_moe_ffn() chooses them.
+StepGraph chosen_experts(Maker& make, Choice choice) {
+  constexpr std::int64_t kExperts = 64;
+  constexpr std::int32_t kChosen = 4;
+  ggml_context* c = make.context();
+  ggml_tensor* logits = ggml_new_tensor_2d(c, GGML_TYPE_F32, kExperts, 1);
+  ggml_tensor* shares = ggml_soft_max(c, logits);
+  ggml_tensor* rows = ggml_reshape_3d(c, shares, 1, kExperts, 1);
+  ggml_tensor* judged = choice == Choice::kBiased ? ggml_add(c, shares, logits) : shares;
+  ggml_tensor* chosen = ggml_argsort_top_k(c, judged, kChosen);
+  ggml_tensor* weights = ggml_get_rows(c, rows, chosen);
+  if (choice == Choice::kNormalised) {
+    weights = ggml_reshape_2d(c, weights, kChosen, 1);
+    weights = ggml_div(c, weights, ggml_clamp(c, ggml_sum_rows(c, weights), 0.5F, HUGE_VALF));
+  }
+  if (choice == Choice::kScaled) weights = ggml_scale(c, weights, 2.0F);
+  ggml_tensor* read = ggml_relu(c, weights);
+  if (choice == Choice::kSharesReadElsewhere) return make.graph({read, ggml_relu(c, shares)});
+  return make.graph({read});
+}
+
+const ExpertChoicePart* choice_in(const std::vector<StepPart>& parts) {
+  return std::get_if<ExpertChoicePart>(&parts.front().detail);
+}
+
+TEST(experts_are_chosen_by_one_part) {
+  for (const Choice choice : {Choice::kShares, Choice::kNormalised}) {
+    Maker make;
+    const StepGraph graph = chosen_experts(make, choice);
+    const std::vector<StepPart> parts = find_parts(graph);
+    const ExpertChoicePart* part = choice_in(parts);
+    REQUIRE(part != nullptr);
+    REQUIRE(parts.size() == 2U);  // and who reads the weights
+    CHECK_EQ(part->n_chosen, 4);
+    CHECK_EQ(part->normalises, choice == Choice::kNormalised);
+    CHECK_EQ(part->least_sum, choice == Choice::kNormalised ? 0.5F : 0.0F);
+    CHECK(part->experts->op == GGML_OP_ARGSORT);
+    CHECK(origin(graph.node(graph.size() - 1)->src[0]) == part->out);
+  }
+}
+
+TEST(other_choices_of_experts_are_ggmls) {
+  for (const Choice choice : {Choice::kScaled, Choice::kBiased, Choice::kSharesReadElsewhere}) {
+    Maker make;
+    const StepGraph graph = chosen_experts(make, choice);
+    CHECK(choice_in(find_parts(graph)) == nullptr);
+  }
 }
 
 TEST(a_choice_among_one_row_is_a_residuals) {

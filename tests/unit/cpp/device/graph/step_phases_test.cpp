@@ -41,6 +41,7 @@ class SomeKernels : public PhaseKernels {
     return why(has_products(parts));
   }
   std::string why_no_gated(const GatedPart& part) const override { return why(has_gated(part)); }
+  std::string why_no_choice(const ExpertChoicePart&) const override { return ""; }
   std::string why_no_activation(const ActivationPart&) const override { return ""; }
   std::string why_no_rope(const RopeLaunch& launch) const override { return why(has_rope(launch)); }
   std::string why_no_attention(const AttentionPart& part) const override {
@@ -100,8 +101,8 @@ std::vector<StepPhase> check(const PhaseKernels& kernels) {
 }
 
 std::string launches_of(const StepPhase& phase) {
-  static const char* const kNames[] = {"norm",       "round", "products", "gated",
-                                       "activation", "heads", "attention"};
+  static const char* const kNames[] = {"norm",       "round", "products",  "gated",
+                                       "activation", "heads", "attention", "choice"};
   std::string all;
   for (const PhaseLaunch& launch : phase.launches) {
     all += all.empty() ? "" : " ";

@@ -32,7 +32,7 @@ std::string model_path = UNPACED_DEFAULT_TEST_MODEL;
 std::int32_t n_tokens = 1;
 std::int32_t n_outputs = 1;
 
-// What the phase leaves to later ones, floats and rows of the cache.
+// What the phase leaves to later ones: floats, rows of the cache, the experts that were chosen.
 std::vector<std::vector<float>> left_by(const StepGraph& graph, const StepPhase& phase) {
   std::vector<std::vector<float>> all;
   for (std::int32_t i = phase.nodes.begin; i < phase.nodes.end; ++i) {
@@ -46,6 +46,10 @@ std::vector<std::vector<float>> left_by(const StepGraph& graph, const StepPhase&
         for (std::int64_t k = 0; k < node->ne[0]; ++k)
           values.push_back(ggml_fp16_to_fp32(cells[k]));
       }
+    } else if (const auto* choice = std::get_if<ExpertChoiceLaunch>(&phase.launches.front());
+               choice != nullptr && node == choice->part.experts) {
+      const auto* experts = static_cast<const std::int32_t*>(node->data);
+      values.assign(experts, experts + choice->part.n_chosen);
     } else {
       const auto* floats = static_cast<const float*>(node->data);
       values.assign(floats, floats + ggml_nelements(node));
