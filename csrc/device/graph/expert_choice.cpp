@@ -59,7 +59,7 @@ std::optional<ExpertChoicePart> find_expert_choice(const StepGraph& graph, std::
   const ggml_tensor* chosen = walk.take(GGML_OP_GET_ROWS, shares);
   if (chosen == nullptr) return {};
   const ggml_tensor* numbers = chosen->src[1];
-  const bool are_first = origin(numbers) == sorted && numbers->data == sorted->data &&
+  const bool are_first = origin(numbers) == sorted && numbers->view_offs == 0 &&
                          ggml_nrows(numbers) == 1 && chosen->ne[0] == 1;
   if (!are_first) return {};
   ExpertChoicePart part{.logits = shares->src[0],
@@ -81,8 +81,8 @@ std::optional<ExpertChoicePart> find_expert_choice(const StepGraph& graph, std::
   // ggml scales the weights in the same kernel.
   if (walk.take(GGML_OP_SCALE, part.out) != nullptr) return {};
   part.nodes = {i, walk.end()};
-  if (!are_inner(graph, part.nodes, {shares, sum, clamped})) return {};
-  if (part.normalises && !are_inner(graph, part.nodes, {chosen})) return {};
+  const ggml_tensor* divided = part.normalises ? chosen : nullptr;
+  if (!are_inner(graph, part.nodes, {shares, sum, clamped, divided})) return {};
   return part;
 }
 

@@ -166,7 +166,15 @@ TEST(other_sums_of_experts_are_ggmls) {
   CHECK(sum_in(find_parts(summed_experts(make, many, true))) == nullptr);
 }
 
-enum class Choice { kShares, kNormalised, kScaled, kBiased, kSharesReadElsewhere };
+enum class Choice {
+  kShares,
+  kNormalised,
+  kScaled,
+  kBiased,
+  kWorst,
+  kSharesReadElsewhere,
+  kChosenReadElsewhere
+};
 
 // The experts of one token's 64, as llama.cpp's build_moe_ffn() chooses them.
 StepGraph chosen_experts(Maker& make, Choice choice) {
@@ -178,14 +186,19 @@ StepGraph chosen_experts(Maker& make, Choice choice) {
   ggml_tensor* rows = ggml_reshape_3d(c, shares, 1, kExperts, 1);
   ggml_tensor* judged = choice == Choice::kBiased ? ggml_add(c, shares, logits) : shares;
   ggml_tensor* chosen = ggml_argsort_top_k(c, judged, kChosen);
+  if (choice == Choice::kWorst)
+    chosen = ggml_view_2d(c, chosen->src[0], kChosen, 1, chosen->nb[1], 60 * sizeof(std::int32_t));
   ggml_tensor* weights = ggml_get_rows(c, rows, chosen);
-  if (choice == Choice::kNormalised) {
+  ggml_tensor* shares_of_chosen = weights;
+  if (choice == Choice::kNormalised || choice == Choice::kChosenReadElsewhere) {
     weights = ggml_reshape_2d(c, weights, kChosen, 1);
     weights = ggml_div(c, weights, ggml_clamp(c, ggml_sum_rows(c, weights), 0.5F, HUGE_VALF));
   }
   if (choice == Choice::kScaled) weights = ggml_scale(c, weights, 2.0F);
   ggml_tensor* read = ggml_relu(c, weights);
   if (choice == Choice::kSharesReadElsewhere) return make.graph({read, ggml_relu(c, shares)});
+  if (choice == Choice::kChosenReadElsewhere)
+    return make.graph({read, ggml_relu(c, shares_of_chosen)});
   return make.graph({read});
 }
 
@@ -210,7 +223,8 @@ TEST(experts_are_chosen_by_one_part) {
 }
 
 TEST(other_choices_of_experts_are_ggmls) {
-  for (const Choice choice : {Choice::kScaled, Choice::kBiased, Choice::kSharesReadElsewhere}) {
+  for (const Choice choice : {Choice::kScaled, Choice::kBiased, Choice::kWorst,
+                              Choice::kSharesReadElsewhere, Choice::kChosenReadElsewhere}) {
     Maker make;
     const StepGraph graph = chosen_experts(make, choice);
     CHECK(choice_in(find_parts(graph)) == nullptr);
