@@ -15,7 +15,11 @@ struct BuildTime {
   double seconds;
 };
 
-// Those nearly as fast as the fastest one, that first: within 6 % of it, four at most.
+// The build that serves where nothing was measured.
+inline constexpr std::int32_t kFirstBuild = 0;
+
+// Those nearly as fast as the fastest one, that first: within 6 % of it, four at most. And the
+// first build, which may be the better one in a whole step.
 [[nodiscard]] inline std::vector<std::int32_t> nearly_fastest(std::vector<BuildTime> times) {
   constexpr double kNearly = 1.06;
   constexpr std::size_t kMost = 4;
@@ -27,6 +31,15 @@ struct BuildTime {
     if (time.seconds > kNearly * times.front().seconds || builds.size() == kMost) break;
     builds.push_back(time.build);
   }
+  if (std::ranges::find(builds, kFirstBuild) == builds.end()) builds.push_back(kFirstBuild);
+  return builds;
+}
+
+// The same builds, this one of them first.
+[[nodiscard]] inline std::vector<std::int32_t> begun_by(std::vector<std::int32_t> builds,
+                                                        std::int32_t first) {
+  const auto found = std::ranges::find(builds, first);
+  if (found != builds.end()) std::rotate(builds.begin(), found, found + 1);
   return builds;
 }
 

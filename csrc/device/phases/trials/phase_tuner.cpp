@@ -70,16 +70,26 @@ void PhaseTuner::tune(std::span<const StepPhase* const> phases, std::size_t laun
 
 void PhaseTuner::settle(const std::function<double()>& step_seconds,
                         std::chrono::steady_clock::time_point until) {
+  const auto has_time = [until] { return std::chrono::steady_clock::now() <= until; };
+  if (!contests_.empty() && has_time()) begin_contests(step_seconds);
   for (const Contest& contest : contests_) {
     if (contest.builds.size() == 1) continue;
     const auto seconds_by = [&](std::int32_t build) {
       choices_.choose(contest.mat_vec, build);
       return step_seconds();
     };
-    const auto has_time = [until] { return std::chrono::steady_clock::now() <= until; };
-    choices_.choose(contest.mat_vec, settled(contest.builds, seconds_by, has_time));
+    const std::int32_t now = choices_.of(contest.mat_vec);
+    const std::int32_t best = settled(begun_by(contest.builds, now), seconds_by, has_time);
+    choices_.choose(contest.mat_vec, best);
   }
   contests_.clear();
+}
+
+void PhaseTuner::begin_contests(const std::function<double()>& step_seconds) {
+  const double by_fastest = step_seconds();
+  for (const Contest& contest : contests_) choices_.choose(contest.mat_vec, kFirstBuild);
+  if (step_seconds() < by_fastest) return;
+  for (const Contest& contest : contests_) choices_.choose(contest.mat_vec, contest.builds.front());
 }
 
 }  // namespace unpaced

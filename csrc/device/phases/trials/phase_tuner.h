@@ -31,9 +31,9 @@ class PhaseTuner {
   // Of phases of one shape. Leaves the fastest build of each mat-vec among the choices. Whether its
   // bits are ggml's is not asked. Throws as PhaseTrial.
   std::vector<VariantTime> tune(std::span<const StepPhase* const> phases);
-  // Between builds that were nearly as fast for a phase by itself: those with which a step is
-  // fastest, by `step_seconds`. What is faster beside its like may hold up what comes behind it.
-  // until: no other is measured after it.
+  // Between builds that were nearly as fast for a phase by itself, and the first ones: those with
+  // which a step is fastest, by `step_seconds`. What is faster beside its like may hold up what
+  // comes behind it. until: no other is measured after it.
   void settle(const std::function<double()>& step_seconds,
               std::chrono::steady_clock::time_point until);
   // The builds of a phase's mat-vecs, as a number that choose() takes.
@@ -41,7 +41,7 @@ class PhaseTuner {
   void choose(const StepPhase& phase, std::int32_t builds);
 
  private:
-  // Builds of a mat-vec that are nearly as fast, the fastest first.
+  // Builds of a mat-vec that whole steps decide between, the fastest first.
   struct Contest {
     MatVec mat_vec;
     std::vector<std::int32_t> builds;
@@ -49,6 +49,8 @@ class PhaseTuner {
 
   void tune(std::span<const StepPhase* const> phases, std::size_t launch, const MatVec& mat_vec,
             std::vector<VariantTime>& times);
+  // All by the fastest builds, or all by the first ones: whichever a step is faster with.
+  void begin_contests(const std::function<double()>& step_seconds);
 
   PhaseTrial& trial_;
   MatVecChoices& choices_;
