@@ -40,6 +40,23 @@ def test_phases_have_the_bits_of_ggml(architecture: str, cache_type: str, tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
+@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3moe", "gemma"])
+def test_the_logits_of_many_steps_are_those_of_llama_decode(
+    architecture: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "model.gguf"
+    write_random_model(model, architecture)
+    done = subprocess.run(
+        [Path(PROGRAMS) / "many_steps_test", model, "2000", "1300"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
 async def tokens_of(model: Path, kernels: StepKernels) -> list[list[int]]:
     config = EngineConfig(
         model_path=model, n_ctx=1024, n_threads=1, require_device=True, kernels=kernels

@@ -20,10 +20,10 @@ struct Made {
   double seconds = 0;
 };
 
-// The inputs of a step at the position, whose K and V go to the cell of that number.
-inline void put_inputs(LlamaBridge& bridge, const Window& window, std::int32_t position) {
+// The inputs of a token's step at the position, whose K and V go to the cell of that number.
+inline void put_inputs(LlamaBridge& bridge, const Window& window, std::int32_t position,
+                       std::int32_t token) {
   const StepInputs& inputs = bridge.inputs();
-  const std::int32_t token = 300 + position;
   const std::int64_t cell = position;
   std::vector<std::uint16_t> mask(static_cast<std::size_t>(window.n_kv), 0xfc00);
   for (std::int32_t i = 0; i <= position; ++i) mask[static_cast<std::size_t>(i)] = 0;
@@ -35,6 +35,11 @@ inline void put_inputs(LlamaBridge& bridge, const Window& window, std::int32_t p
   put(inputs.k_index, &cell, 1);
   put(inputs.v_index, &cell, 1);
   put(inputs.mask, mask.data(), mask.size());
+}
+
+// Of some token.
+inline void put_inputs(LlamaBridge& bridge, const Window& window, std::int32_t position) {
+  put_inputs(bridge, window, position, 300 + position);
 }
 
 // Of the graph that is open. The last of three runs.

@@ -8,6 +8,7 @@ kernels on the CPU do what the GPU's are asked for.
 """
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,23 @@ FIRST_LAYER = {
 WITH_EXPERTS = ("llama-moe", "qwen3moe", "gpt-oss")
 
 
+ModelOf = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def model_of(tmp_path_factory: pytest.TempPathFactory) -> ModelOf:
+    """An architecture's random model, written when it is first asked for."""
+    folder = tmp_path_factory.mktemp("models")
+
+    def of(architecture: str) -> Path:
+        path = folder / f"{architecture}.gguf"
+        if not path.exists():
+            write_random_model(path, architecture)
+        return path
+
+    return of
+
+
 @pytest.fixture(scope="module")
 def program() -> Path:
     return step_phases_program()
@@ -104,10 +122,8 @@ def phases_of(
 
 
 @pytest.mark.parametrize("architecture", FIRST_LAYER)
-def test_a_step_in_phases(program: Path, architecture: str, tmp_path: Path) -> None:
-    model = tmp_path / "model.gguf"
-    write_random_model(model, architecture)
-    phases = phases_of(program, model)
+def test_a_step_in_phases(program: Path, architecture: str, model_of: ModelOf) -> None:
+    phases = phases_of(program, model_of(architecture))
     assert phases[0].startswith("ggml: GET_ROWS")
     expected = FIRST_LAYER[architecture]
     assert phases[1 : 1 + len(expected)] == expected
@@ -117,11 +133,9 @@ def test_a_step_in_phases(program: Path, architecture: str, tmp_path: Path) -> N
 # gpt-oss adds a bias first.
 @pytest.mark.parametrize("architecture", sorted(set(FIRST_LAYER) - {"gemma2", "gemma3", "gpt-oss"}))
 def test_the_last_layer_is_like_the_others(
-    program: Path, architecture: str, tmp_path: Path
+    program: Path, architecture: str, model_of: ModelOf
 ) -> None:
-    model = tmp_path / "model.gguf"
-    write_random_model(model, architecture)
-    phases = phases_of(program, model)
+    phases = phases_of(program, model_of(architecture))
     assert phases.count(OUT) == phases.count(ATTENTION) > 1
     assert not any("GET_ROWS; ADD" in phase for phase in phases)
 
@@ -130,11 +144,9 @@ def test_the_last_layer_is_like_the_others(
 @pytest.mark.parametrize("n_outputs", [1, 8])
 @pytest.mark.parametrize("architecture", FIRST_LAYER)
 def test_several_tokens_in_phases(
-    program: Path, architecture: str, n_outputs: int, tmp_path: Path
+    program: Path, architecture: str, n_outputs: int, model_of: ModelOf
 ) -> None:
-    model = tmp_path / "model.gguf"
-    write_random_model(model, architecture)
-    phases = phases_of(program, model, n_tokens=8, n_outputs=n_outputs)
+    phases = phases_of(program, model_of(architecture), n_tokens=8, n_outputs=n_outputs)
     # The phases of a step, but that ggml has attention, whose row it does not round, and experts.
     expected = FIRST_LAYER[architecture]
     if architecture in WITH_EXPERTS:
@@ -148,12 +160,10 @@ def test_several_tokens_in_phases(
 @pytest.mark.parametrize(("n_tokens", "n_outputs"), [(1, 1), (5, 1), (2, 2), (5, 5)])
 @pytest.mark.parametrize("architecture", FIRST_LAYER)
 def test_kernels_are_asked_for_what_the_step_computes(
-    launcher: Path, architecture: str, n_tokens: int, n_outputs: int, tmp_path: Path
+    launcher: Path, architecture: str, n_tokens: int, n_outputs: int, model_of: ModelOf
 ) -> None:
-    model = tmp_path / "model.gguf"
-    write_random_model(model, architecture)
     done = subprocess.run(
-        [launcher, model, str(n_tokens), str(n_outputs)],
+        [launcher, model_of(architecture), str(n_tokens), str(n_outputs)],
         capture_output=True,
         text=True,
         timeout=100,
@@ -162,11 +172,9 @@ def test_kernels_are_asked_for_what_the_step_computes(
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
-def test_a_rotated_cache_leaves_the_heads_to_ggml(program: Path, tmp_path: Path) -> None:
+def test_a_rotated_cache_leaves_the_heads_to_ggml(program: Path, model_of: ModelOf) -> None:
     # A quantised cache's rows are rotated before they are written.
-    model = tmp_path / "model.gguf"
-    write_random_model(model, "llama")
-    phases = phases_of(program, model, "q8_0")
+    phases = phases_of(program, model_of("llama"), "q8_0")
     assert not any(phase.startswith("attention input") for phase in phases)
     assert phases.count("product: products*1") > 3
     assert FEED_FORWARD in phases
