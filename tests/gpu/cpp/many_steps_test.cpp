@@ -136,12 +136,13 @@ int main(int argc, char** argv) {
       std::printf("  %3d x %s: %s%s\n", phase.n, phase.phase.c_str(), phase.ours ? "own" : "ggml, ",
                   phase.why.c_str());
     }
+    const bool holds = compared.n_wrong == 0 && own.has_own();
     std::printf("%s: %d steps of %d logits, windows of up to %d cells, %.1f s: %d differ",
-                compared.n_wrong == 0 && own.has_own() ? "ok" : "FAILED", compared.n_steps,
-                model.n_vocab(), compared.n_kv_most, took.count(), compared.n_wrong);
+                holds ? "ok" : "FAILED", compared.n_steps, model.n_vocab(), compared.n_kv_most,
+                took.count(), compared.n_wrong);
     if (compared.n_wrong > 0) std::printf(", the first at position %d", compared.first_wrong);
     std::printf("\n");
-    return compared.n_wrong == 0 && own.has_own() ? 0 : 1;
+    return holds ? 0 : 1;
   } catch (const std::exception& e) {
     std::printf("FAILED: %s\n", e.what());
     return 1;
