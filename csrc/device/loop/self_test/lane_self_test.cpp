@@ -13,7 +13,7 @@
 namespace unpaced {
 namespace {
 
-constexpr std::int32_t kSteps = 3;
+constexpr std::int32_t kLaneSteps = 3;
 constexpr std::int32_t kPromptTokens = 4;  // of the first one; each has one more than the last
 constexpr int kTimedRuns = 3;
 
@@ -30,7 +30,7 @@ LaneSelfTest::LaneSelfTest(const Model& model, LlamaBridge& bridge, DeviceLoop& 
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const auto id = static_cast<std::int32_t>(i);
     RequestSpec& spec = specs_[i];
-    spec.max_tokens = kSteps;
+    spec.max_tokens = kLaneSteps;
     // One in two draws from the whole row.
     spec.sampling.seed = static_cast<std::uint32_t>(i);
     if (id % 2 == 0) {
@@ -83,7 +83,7 @@ void LaneSelfTest::go_back(std::size_t n_rows) {
     const auto n_prompt = static_cast<llama_pos>(prompts_[i].size());
     llama_memory_seq_rm(llama_get_memory(model_.context()), slot->sequence, n_prompt, -1);
     slot->cells = prompts_[i];
-    slot->cells.reserve(prompts_[i].size() + kSteps);
+    slot->cells.reserve(prompts_[i].size() + kLaneSteps);
     slot->next_token = static_cast<TokenId>((31 * i + 7) % n_vocab_);
     slot->n_decoded = 0;
     samplers_[i].reset(specs_[i].sampling, {}, nullptr, slot->cells);
@@ -112,7 +112,7 @@ std::vector<LaneSelfTest::Step> LaneSelfTest::decode_steps(std::size_t n_rows) {
   std::vector<Step> steps;
   const std::span<Slot* const> all = members(n_rows);
   const std::size_t n_each = as_alone_ ? 1 : n_rows;
-  for (std::int32_t step = 0; step < kSteps; ++step) {
+  for (std::int32_t step = 0; step < kLaneSteps; ++step) {
     Step& made = steps.emplace_back();
     for (std::size_t i = 0; i < n_rows; i += n_each) decode_next(all.subspan(i, n_each), made);
   }
