@@ -10,6 +10,7 @@ PROFILE ?= auto
 CUDA_ARCHS ?=
 ARGS ?=
 PYTEST_ARGS ?=
+MINUTES ?= 5
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -41,7 +42,7 @@ endif
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help serve build dist test test-begin test-clients test-deploy lint lint-python lint-cpp format lock page-libraries clean cpp-tests FORCE
+.PHONY: help serve build dist test test-begin test-clients test-deploy soak lint lint-python lint-cpp format lock page-libraries clean cpp-tests FORCE
 
 help:  ## This list
 	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=auto]"
@@ -81,6 +82,10 @@ CPP_FILES = $(sort $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name
 test-deploy: $(STAMPS)/dev $(STAMPS)/deploy  ## Docker Compose, kubectl, Helm's library and Kubernetes' schemas read the files of deploy/
 	@echo "files of deploy/"
 	@$(PY) -m pytest tests/unit/deploy $(PYTEST_ARGS)
+
+soak: $(STAMPS)/dev  ## Requests that come and are cut by chance at the edge of memory: is something lost or left? MINUTES=60
+	@echo "arrivals, for $(MINUTES) min"
+	@$(PY) -m tests.bench.crowds.bench_arrivals --minutes $(MINUTES) --bound 120
 
 lint: $(STAMPS)/dev  ## Style, types, who knows whom, pages that are made: what is wrong, changing nothing
 	@echo "ruff, mypy, import-linter, dead code, clang-format, clang-tidy, includes, folders, docs/files.md, docs/flags.md, docs/api-reference.md"
