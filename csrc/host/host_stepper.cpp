@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "host/token_outcome.h"
+#include "log/log_sink.h"
 
 namespace unpaced {
 namespace {
@@ -188,9 +189,11 @@ std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots)
   }
   model_->let_compute_alone(short_steps_.next(size));
   for (;;) {
+    const HeldWarnings warnings;
     const std::int32_t status = llama_decode(model_->context(), batch.get());
     if (status != kNoCells) return status;
     if (!cells_.give_way() && (!kv_unified_ || !purge_idle(slots))) return status;
+    warnings.drop();  // of cells that it did not find: there are some now
   }
 }
 

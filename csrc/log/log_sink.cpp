@@ -20,6 +20,10 @@ constexpr std::size_t kMaxErrorBytes = 4096;
 thread_local bool capturing = false;
 thread_local std::string captured;
 
+constexpr std::size_t kMaxWarningBytes = 4096;
+thread_local bool holding = false;
+thread_local std::string held;
+
 // Never destroyed: their threads may be at work when the process ends.
 LogWriter& writer_of(LogTarget target) noexcept {
   static LogWriter* const writers[] = {new LogWriter(STDERR_FILENO), new LogWriter(STDOUT_FILENO),
@@ -77,9 +81,19 @@ void on_log(ggml_log_level level, const char* text, void* /*user*/) {
     return;
   }
   // relaxed: a filter, orders nothing.
-  if (static_cast<int>(line_level) >= min_level.load(std::memory_order_relaxed)) {
-    write_lines(text);
+  if (static_cast<int>(line_level) < min_level.load(std::memory_order_relaxed)) return;
+  if (line_level == LogLevel::kWarn && holding) {
+    if (held.size() < kMaxWarningBytes) held += text;
+    return;
   }
+  write_lines(text);
+}
+
+// Whether the log is a debug log: what llama.cpp says at "info" is for nobody else
+// (engine_ext/base/native_log.py).
+bool debugs() noexcept {
+  // relaxed: a filter, orders nothing.
+  return min_level.load(std::memory_order_relaxed) <= static_cast<int>(LogLevel::kInfo);
 }
 
 }  // namespace
@@ -138,11 +152,21 @@ std::string ErrorCapture::take_all() { return std::exchange(captured, {}); }
 
 std::string ErrorCapture::take() {
   const std::string lines = take_all();
-  // relaxed: a filter, orders nothing.
-  if (min_level.load(std::memory_order_relaxed) <= static_cast<int>(LogLevel::kDebug)) {
-    write_lines(lines);
-  }
+  if (debugs()) write_lines(lines);
   return cause_of(lines);
+}
+
+HeldWarnings::HeldWarnings() noexcept { holding = true; }
+
+HeldWarnings::~HeldWarnings() {
+  holding = false;
+  if (!held.empty()) write_lines(held);
+  held.clear();
+}
+
+void HeldWarnings::drop() const noexcept {
+  if (debugs()) write_lines(held);
+  held.clear();
 }
 
 }  // namespace unpaced

@@ -57,4 +57,16 @@ class ErrorCapture {
   [[nodiscard]] static std::string take_all();
 };
 
+// While it lives, llama.cpp's warnings in the calling thread wait. They are told at its end, unless
+// the caller has seen to what they warn of.
+class HeldWarnings {
+ public:
+  HeldWarnings() noexcept;
+  ~HeldWarnings();
+  HeldWarnings(const HeldWarnings&) = delete;
+  HeldWarnings& operator=(const HeldWarnings&) = delete;
+  // To a debug log alone.
+  void drop() const noexcept;
+};
+
 }  // namespace unpaced

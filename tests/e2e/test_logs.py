@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 
 from tests.bench.rig.server_process import free_port
 from tests.e2e.test_listening import wait_healthy
-from tests.support.server import UNPACED
+from tests.support.server import UNPACED, serving
 
 
 def run_once(*flags: str) -> tuple[str, str]:
@@ -77,3 +78,25 @@ def test_a_log_file_that_cannot_be_written_ends_the_start(tmp_path: Path) -> Non
     )
     assert done.returncode == 1
     assert "--log-file: cannot write" in done.stderr
+
+
+def _fill_the_cells(*flags: str) -> str:
+    """The log of a server where prompts had to make room for one another."""
+    with serving(*flags) as server, ThreadPoolExecutor() as clients:
+        n = server.client.get("/slots").json()[0]["n_ctx"] // 2
+
+        def ask(i: int) -> int:
+            prompt = [20 + (7 * j + i) % 200 for j in range(n)]
+            body = {"prompt": prompt, "n_predict": 20, "ignore_eos": True}
+            return server.client.post("/completion", json=body).status_code
+
+        assert set(clients.map(ask, range(8))) == {200}
+        return server.logged()
+
+
+def test_room_that_others_make_is_no_warning() -> None:
+    assert "memory slot" not in _fill_the_cells()
+
+
+def test_a_debug_log_has_what_llama_cpp_warned_of() -> None:
+    assert "failed to find a memory slot" in _fill_the_cells("-v")
