@@ -15,7 +15,7 @@ import json
 import random
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +35,21 @@ N_FIRST_ROUNDS = 5  # until then pages are touched for the first time
 GROWTH_BYTES = 64 << 20
 
 
-async def metrics(client: httpx.AsyncClient) -> Counter[str]:
+Metrics = defaultdict[str, float]
+
+
+async def metrics(client: httpx.AsyncClient) -> Metrics:
     """Unpaced's counters and gauges, summed over their labels, without the prefix."""
     answer = await client.get("/metrics")
-    sums: Counter[str] = Counter()
+    sums = Metrics(float)
     for line in answer.raise_for_status().text.splitlines():
         if line.startswith("unpaced_"):
             name, value = line.rsplit(" ", 1)
-            sums[name.split("{")[0].removeprefix("unpaced_")] += float(value)  # type: ignore[assignment]
+            sums[name.split("{")[0].removeprefix("unpaced_")] += float(value)
     return sums
 
 
-async def wait_until_idle(client: httpx.AsyncClient, timeout_s: float) -> Counter[str]:
+async def wait_until_idle(client: httpx.AsyncClient, timeout_s: float) -> Metrics:
     """The counters once nothing runs or waits, or as they are when the time is over."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -56,7 +59,7 @@ async def wait_until_idle(client: httpx.AsyncClient, timeout_s: float) -> Counte
         await asyncio.sleep(0.2)
 
 
-def faults_of(before: Counter[str], after: Counter[str], outcomes: list[Outcome]) -> list[str]:
+def faults_of(before: Metrics, after: Metrics, outcomes: list[Outcome]) -> list[str]:
     """What a round has left behind or lost."""
     faults = [f"{name} is {after[name]:g} when idle" for name in IDLE if after[name]]
     faults += [outcome.fault for outcome in outcomes if outcome.fault]
