@@ -85,7 +85,7 @@ test-deploy: $(STAMPS)/dev $(STAMPS)/deploy  ## Docker Compose, kubectl, Helm's 
 
 soak: $(STAMPS)/dev  ## Requests that come and are cut by chance at the edge of memory: is something lost or left? MINUTES=60
 	@echo "arrivals, for $(MINUTES) min"
-	@$(PY) -m tests.bench.crowds.bench_arrivals --minutes $(MINUTES) --bound 120
+	@$(PY) -m tests.bench.crowds.bench_arrivals --minutes $(MINUTES) --bound 300
 
 lint: $(STAMPS)/dev  ## Style, types, who knows whom, pages that are made: what is wrong, changing nothing
 	@echo "ruff, mypy, import-linter, dead code, clang-format, clang-tidy, includes, folders, docs/files.md, docs/flags.md, docs/api-reference.md"
