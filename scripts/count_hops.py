@@ -3,8 +3,8 @@
 classes.
 
 The demo model answers streamed completions over a socket, warm. A hop is a call of a function of
-unpaced/ or engine_ext/ on the event loop's thread; a coroutine counts once. A token's hops are
-those of one wake-up of the engine, once it writes the frames of the tokens itself.
+unpaced/ or engine_ext/ on the event loop's thread; a coroutine counts once. A stream's tokens
+take hops until the engine's thread sends them by itself.
 
     python scripts/count_hops.py [--path /v1/chat/completions] [--walk]
 """
@@ -71,12 +71,11 @@ async def serve_and_count(path: str, *, walk: bool) -> None:
     rest.tell("request, from Engine.submit to its end, of one token")
     with counted(stream):
         await answer(port, path, N_TOKENS)
-    token = stream.usual_wake_up()
-    print(f"each further token that is streamed, at most: {len(token)} calls")
+    n_more = len(stream.calls) - len(to_submit.calls) - len(rest.calls)
+    print(f"{N_TOKENS - 1} further tokens that are streamed, together: {n_more} calls")
     if walk:
         print("\nto Engine.submit:", *to_submit.calls, sep="\n  ")
         print("\nto the end:", *rest.calls, sep="\n  ")
-        print("\na token:", *token, sep="\n  ")
     server.should_exit = True
     await running
 

@@ -1,16 +1,13 @@
 """Calls of our own Python functions, as the interpreter tells them."""
 
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
-WAKE_UP = "Engine._on_readable"
 
 
 @dataclass
@@ -37,12 +34,6 @@ class Hops:
         """One line."""
         classes = {type(owner).__name__ for owner in self.owners.values()}
         print(f"{what}: {len(self.calls)} calls, objects of {len(classes)} classes")
-
-    def usual_wake_up(self) -> tuple[str, ...]:
-        """What most often runs when the engine has published something."""
-        starts = [i for i, name in enumerate(self.calls) if name.endswith(WAKE_UP)]
-        runs = [tuple(self.calls[a:b]) for a, b in pairwise(starts)]
-        return Counter(runs).most_common(1)[0][0]
 
 
 def name_of(code: CodeType) -> str | None:

@@ -24,7 +24,7 @@ LAYERS = (
     ("sampling/row",),
     ("sampling/chain",),
     ("request", "sampling"),
-    ("cells", "grammar", "slots"),
+    ("cells", "grammar", "slots", "streams"),
     ("kept",),
     ("decode",),
     ("model",),

@@ -116,6 +116,10 @@ class SpscRing {
 
   [[nodiscard]] std::size_t capacity() const noexcept { return mask_ + 1; }
 
+  // Lets another thread take over the reader's side, with a happens-before edge from the last use
+  // to the next one.
+  void forget_reader() noexcept { reader_thread_ = std::thread::id{}; }
+
   // Lets another thread take over either side. Only while neither side is in use and with a
   // happens-before edge to the next use (thread start or join).
   void forget_threads() noexcept { writer_thread_ = reader_thread_ = std::thread::id{}; }

@@ -10,6 +10,10 @@ namespace unpaced {
 // time in all. Linux before 6.12 takes no notice. False if the kernel refused.
 bool shorten_time_slice(std::chrono::nanoseconds slice) noexcept;
 
+// What threads of the front end ask for: a request is read in it, and Linux gives others 1.4 ms and
+// more.
+inline constexpr std::chrono::microseconds kFrontEndSlice{1200};
+
 // Asks for turns of 6 ms for a thread that computes (0: the calling one), twice others'.
 // It gets no more time in all, but who wakes up on its core takes over at once, where it would have
 // waited for up to a tick of the kernel's clock. Linux before 6.12 takes no notice. False if the

@@ -10,6 +10,8 @@
 #include <optional>
 #include <system_error>
 
+#include "base/futex.h"
+
 namespace unpaced {
 namespace {
 
@@ -61,19 +63,36 @@ bool Wakeup::wait_for(std::chrono::nanoseconds timeout) noexcept {
 bool Wakeup::wait_until(Clock::time_point when) noexcept {
   if (!poll_until(fd_, when)) {
     // acq_rel, as in cancel_park(). Still up: nobody has written, there is nothing to clear.
-    if (parked_.exchange(false, std::memory_order_acq_rel)) return false;
+    if (parked_.exchange(kAwake, std::memory_order_acq_rel) != kAwake) return false;
   }
   acknowledge();
   return true;
 }
 
-void Wakeup::acknowledge() noexcept {
+void Wakeup::clear() noexcept {
   std::uint64_t count = 0;
   // EAGAIN: nothing to clear.
   while (::read(fd_, &count, sizeof count) < 0 && errno == EINTR) {
   }
+}
+
+void Wakeup::acknowledge() noexcept {
+  clear();
   // Up only if the wake-up was a stale one: taken down, it spares the writer a useless write.
   cancel_park();
+}
+
+void Wakeup::next_turn() noexcept {
+  // relaxed: a statistic, orders nothing.
+  n_writes_.fetch_add(1, std::memory_order_relaxed);
+  // release: partner turn().
+  turn_.fetch_add(1, std::memory_order_release);
+  futex_wake(turn_);
+}
+
+void Wakeup::wait_turn(std::uint32_t turn) noexcept {
+  // acquire: partner next_turn().
+  while (turn_.load(std::memory_order_acquire) == turn) futex_wait(turn_, turn);
 }
 
 void Wakeup::write_eventfd() noexcept {

@@ -121,8 +121,10 @@ void bind_engine(nb::module_& m) {
                    "list[collections.abc.Callable[[], None]]]"))
       .def("frame", &PyEngine::frame, "request_id"_a, "frames"_a, "listener"_a,
            nb::sig("def frame(self, request_id: int, frames: TokenFrames, "
-                   "listener: collections.abc.Callable[[], None]) -> None"))
-      .def("unframe", &PyEngine::unframe, "request_id"_a)
+                   "listener: collections.abc.Callable[[], None]) -> bool"))
+      .def("attach", &PyEngine::attach, "request_id"_a, "socket"_a)
+      .def("unframe", &PyEngine::unframe, "request_id"_a,
+           nb::sig("def unframe(self, request_id: int) -> bytes"))
       .def("park", &PyEngine::park)
       .def("fileno", [](PyEngine& self) { return self.get().decode_thread().reader_wakeup().fd(); })
       .def("state",

@@ -110,10 +110,7 @@ NB_MODULE(_native, m) {
   m.def(
       "group_by_physical_core",
       [](const std::vector<int>& cores) { return group_by_physical_core(cores); }, "cores"_a);
-  m.def(
-      "shorten_time_slice",
-      [](std::int64_t ns) { return shorten_time_slice(std::chrono::nanoseconds(ns)); },
-      "nanoseconds"_a);
+  m.def("take_front_end_slice", [] { return shorten_time_slice(kFrontEndSlice); });
   m.def("give_back_heap", &give_back_heap, nb::call_guard<nb::gil_scoped_release>());
   m.def(
       "ggml_type_name",

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,12 +11,14 @@
 #include "bindings/token_event.h"
 #include "bindings/token_frames.h"
 #include "engine/engine.h"
+#include "streams/event_relay.h"
 
 namespace unpaced {
 
 class PyEngine {
  public:
-  explicit PyEngine(const EngineConfig& config) : engine_(std::make_unique<Engine>(config)) {}
+  explicit PyEngine(const EngineConfig& config)
+      : engine_(std::make_unique<Engine>(config)), ring_(*engine_), relay_(ring_) {}
   ~PyEngine() {
     if (is_leaked_) static_cast<void>(engine_.release());
   }
@@ -27,66 +28,66 @@ class PyEngine {
   Engine& get() noexcept { return *engine_; }
 
   // See Engine::abandon().
-  void abandon(const std::string& why, FinishReason reason) noexcept {
+  void abandon(const std::string& why, FinishReason reason) {
+    relay_.retire();
     is_leaked_ = engine_->abandon(why.c_str(), reason);
   }
 
-  // Takes the wake-up down, and everything out of the ring: the events, and whom to tell of new
-  // frames.
+  // Takes the wake-up down, and everything that is the event loop's: the events, and whom to tell
+  // of new frames.
   nb::tuple drain() {
-    engine_->decode_thread().reader_wakeup().acknowledge();
+    drained_.clear();
+    relay_.drain(drained_);
+    engine_->settle(drained_);
     nb::list events;
-    for (;;) {
-      const std::size_t n = engine_->drain(buffer_.data(), buffer_.size());
-      for (std::size_t i = 0; i < n; ++i) append(events, buffer_[i]);
-      if (n < buffer_.size()) break;
-    }
+    for (const TokenEvent& event : drained_) append(events, event);
     nb::list listeners;
-    for (const Framed& framed : framed_) {
-      if (!framed.frames->empty()) listeners.append(framed.listener);
+    for (const RequestId id : relay_.with_news()) {
+      const auto found = std::ranges::find(listeners_, id, &Listener::request_id);
+      if (found != listeners_.end()) listeners.append(found->call);
     }
     return nb::make_tuple(events, listeners);
   }
 
-  // From here on the request's tokens become frames and no events.
-  void frame(RequestId request_id, std::shared_ptr<TokenFrames> frames, nb::object listener) {
+  // From here on the request's tokens become frames and no events. False: drain() first.
+  bool frame(RequestId request_id, std::shared_ptr<PyTokenFrames> frames, nb::object listener) {
     unframe(request_id);
-    framed_.push_back({request_id, std::move(frames), std::move(listener)});
+    if (!relay_.frame(request_id, std::move(frames))) return false;
+    listeners_.push_back({request_id, std::move(listener)});
+    return true;
   }
-  void unframe(RequestId request_id) noexcept {
-    std::erase_if(framed_, [request_id](const Framed& f) { return f.request_id == request_id; });
+  nb::bytes unframe(RequestId request_id) {
+    const std::string rest = relay_.unframe(request_id);
+    std::erase_if(listeners_,
+                  [request_id](const Listener& l) { return l.request_id == request_id; });
+    return to_bytes(rest);
   }
+  // See EventRelay.
+  bool attach(RequestId request_id, int socket) { return relay_.attach(request_id, socket); }
 
   // Announces that the reader will sleep. False: there is news, drain first.
-  bool park() noexcept {
-    Wakeup& wakeup = engine_->decode_thread().reader_wakeup();
-    wakeup.prepare_park();
-    if (!engine_->has_events()) return true;
-    wakeup.cancel_park();
-    return false;
-  }
+  bool park() { return relay_.park(); }
 
  private:
-  struct Framed {
+  struct Listener {
     RequestId request_id;
-    std::shared_ptr<TokenFrames> frames;
-    nb::object listener;
+    nb::object call;
+  };
+  class Ring final : public EventSource {
+   public:
+    explicit Ring(Engine& engine) noexcept : engine_(engine) {}
+    std::size_t pop(TokenEvent* out, std::size_t max) noexcept override {
+      return engine_.pop(out, max);
+    }
+    void change_reader() noexcept override { engine_.change_reader(); }
+    bool has_events() const noexcept override { return engine_.has_events(); }
+    Wakeup& wakeup() noexcept override { return engine_.decode_thread().reader_wakeup(); }
+
+   private:
+    Engine& engine_;
   };
 
-  // As many as there are streams at most: a handful.
-  [[nodiscard]] TokenFrames* frames_of(const TokenEvent& record) const noexcept {
-    if (record.kind != EventKind::kToken) return nullptr;
-    const auto found = std::find_if(framed_.begin(), framed_.end(), [&record](const Framed& f) {
-      return f.request_id == record.request_id;
-    });
-    return found == framed_.end() ? nullptr : found->frames.get();
-  }
-
   void append(nb::list& events, const TokenEvent& record) {
-    if (TokenFrames* frames = frames_of(record)) {
-      frames->add(record.token.token, record.token.n_decoded, record.t_us);
-      return;
-    }
     if (record.kind == EventKind::kLogprobs) {
       // A slot's alternatives directly precede the event they belong to.
       alternatives_.insert(alternatives_.end(), record.logprobs.pair,
@@ -98,9 +99,11 @@ class PyEngine {
 
   std::unique_ptr<Engine> engine_;
   bool is_leaked_ = false;
-  std::array<TokenEvent, 256> buffer_{};
+  Ring ring_;
+  EventRelay relay_;
+  std::vector<TokenEvent> drained_;
   std::vector<TokenLogprob> alternatives_;
-  std::vector<Framed> framed_;
+  std::vector<Listener> listeners_;
 };
 
 nb::dict model_info(PyEngine& self);

@@ -79,6 +79,8 @@ class DecodeThread {
 
   // Front end only. Up to `max` events in order.
   [[nodiscard]] std::size_t drain(TokenEvent* out, std::size_t max) noexcept;
+  // Another thread drains from here on; what orders the two is the caller's.
+  void change_reader() noexcept { events_.forget_reader(); }
   [[nodiscard]] std::size_t n_events_approx() const noexcept { return events_.size_approx(); }
   // Any thread. The most events that ever waited for the front end, and how many could.
   [[nodiscard]] std::size_t n_events_most() const noexcept { return n_events_most_.get(); }

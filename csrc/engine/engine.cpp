@@ -180,29 +180,27 @@ void Engine::close() noexcept {
   for (const auto& [id, action] : actions_) abandoned_.push_back(id);
 }
 
-std::size_t Engine::drain_abandoned(TokenEvent* out, std::size_t max) noexcept {
-  std::size_t n = 0;
-  for (; n < max && !abandoned_.empty(); abandoned_.pop_back()) {
-    TokenEvent& event = out[n++] = {};
-    event.request_id = abandoned_.back();
+std::size_t Engine::pop(TokenEvent* out, std::size_t max) noexcept {
+  return is_closed_ ? 0 : decode_thread_.drain(out, max);
+}
+
+void Engine::settle(std::vector<TokenEvent>& events) {
+  for (const TokenEvent& event : events) {
+    if (event.kind != EventKind::kFinished) continue;
+    if (on_loan_.erase(event.request_id) == 0) actions_.erase(event.request_id);
+  }
+  // What the thread published before it was given up counts.
+  if (is_abandoned_ && !is_closed_ && events.empty()) close();
+  if (!is_closed_) return;
+  for (const RequestId id : std::exchange(abandoned_, {})) {
+    TokenEvent& event = events.emplace_back();
+    event = {};
+    event.request_id = id;
     event.t_us = steady_us();
     event.kind = EventKind::kFinished;
     event.finish_reason = abandoned_reason_;
     event.finished = {.n_decoded = 0, .n_cells = 0, .status = 0, .n_shifts = 0, .cut_line = -1};
   }
-  return n;
-}
-
-std::size_t Engine::drain(TokenEvent* out, std::size_t max) noexcept {
-  if (is_closed_) return drain_abandoned(out, max);
-  const std::size_t n = decode_thread_.drain(out, max);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (out[i].kind != EventKind::kFinished) continue;
-    if (on_loan_.erase(out[i].request_id) == 0) actions_.erase(out[i].request_id);
-  }
-  // What the thread published before it was given up counts.
-  if (is_abandoned_ && n == 0) close();
-  return n;
 }
 
 float Engine::load_progress() const noexcept {

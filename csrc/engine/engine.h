@@ -50,9 +50,14 @@ class Engine {
   // The action's kFinished event says that it is done. False: too many wait, or not ready. Throws
   // std::invalid_argument if there is no such slot.
   [[nodiscard]] bool submit(const std::shared_ptr<SlotAction>& action);
-  // Up to `max` events; frees the specs of finished requests.
-  [[nodiscard]] std::size_t drain(TokenEvent* out, std::size_t max) noexcept;
-  // Whether there are events to drain, as far as can be said while the decode thread runs.
+  // The ring's reader, whichever thread that is: up to `max` events.
+  [[nodiscard]] std::size_t pop(TokenEvent* out, std::size_t max) noexcept;
+  // Another thread pops from here on; what orders the two is the caller's.
+  void change_reader() noexcept { decode_thread_.change_reader(); }
+  // What was popped since the last time, but for tokens: frees the specs of finished requests, and
+  // appends the ends of those that the decode thread will never end.
+  void settle(std::vector<TokenEvent>& events);
+  // Whether there are events to pop, as far as can be said while the decode thread runs.
   [[nodiscard]] bool has_events() const noexcept;
   [[nodiscard]] DecodeThread& decode_thread() noexcept { return decode_thread_; }
 
@@ -94,8 +99,6 @@ class Engine {
 
  private:
   void check(const RequestSpec& spec) const;
-  // The last events of those that the decode thread will never end.
-  [[nodiscard]] std::size_t drain_abandoned(TokenEvent* out, std::size_t max) noexcept;
   void close() noexcept;
   // Throws std::logic_error where the model is going.
   [[nodiscard]] std::shared_lock<std::shared_mutex> use_vocabulary();

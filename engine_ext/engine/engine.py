@@ -41,7 +41,6 @@ T = TypeVar("T")
 
 _FINISHED: Final = int(EventKind.FINISHED)
 _TURN_S: Final = 1.0  # what a call on another thread takes beside its work
-_FRONT_END_SLICE_NS: Final = 1_200_000  # a request is read in it; Linux gives others 1.4 and more
 
 
 class Engine:
@@ -132,7 +131,7 @@ class Engine:
         if self._placement.is_pinned:
             self._front_end_cores.confine()
         # It shares cores with ggml's workers, and a token that it forwards takes microseconds.
-        _native.shorten_time_slice(_FRONT_END_SLICE_NS)
+        _native.take_front_end_slice()
         self._pieces = self._native.token_pieces(special=False)
         self._pieces_special = self._native.token_pieces(special=True)
         self._model = read_model_info(self._native.model_info(), path, self._pieces_special)

@@ -5,7 +5,7 @@ from enum import IntEnum
 
 
 class FrameField(IntEnum):
-    """What stands between two literals of a frame. Numbers mirror csrc/bindings/token_frames.h."""
+    """What stands between two literals of a frame. Numbers mirror csrc/streams/token_frames.h."""
 
     TEXT = 0
     """What the token made final, as a JSON string."""

@@ -17,10 +17,13 @@ _FINISHED = int(EventKind.FINISHED)
 class Framer(Protocol):
     """Who makes frames of a request's tokens: the native engine."""
 
-    def frame(self, request_id: int, frames: TokenFrames, listener: Callable[[], None]) -> None:
+    def frame(self, request_id: int, frames: TokenFrames, listener: Callable[[], None]) -> bool:
         """See `TokenStream.frame`."""
 
-    def unframe(self, request_id: int) -> None:
+    def attach(self, request_id: int, socket: int) -> bool:
+        """See `TokenStream.attach`."""
+
+    def unframe(self, request_id: int) -> bytes:
         """See `TokenStream.unframe`."""
 
 
@@ -107,17 +110,29 @@ class TokenStream:
         """
         self._listener = listener
 
-    def frame(self, frames: TokenFrames, listener: Callable[[], None]) -> None:
+    def frame(self, frames: TokenFrames, listener: Callable[[], None]) -> bool:
         """Have the request's tokens go to `frames`, and no events made of them; `listener`, which
-        must not raise, is called where there are new ones. Other events come as ever.
+        must not raise, is called where there are new ones to take. Other events come as ever.
 
-        Call it when all events have been taken, so that no token is passed over.
+        Call it when all events have been taken, so that no token is passed over. False, and nothing
+        has happened: there are more already.
         """
-        self._framer.frame(self.request_id, frames, listener)
+        return self._framer.frame(self.request_id, frames, listener)
 
-    def unframe(self) -> None:
-        """Have tokens come as events again. Idempotent."""
-        self._framer.unframe(self.request_id)
+    def attach(self, socket: int) -> bool:
+        """Have a thread that needs no Python send the frames on the connection's `socket`, those
+        that are there first. False: the client is behind, so take them and wait for it.
+
+        Everything written before must have left this process, and who writes to the connection
+        next calls `unframe` first. The thread gives up a client that does not read: then the
+        listener is called as before.
+        """
+        return self._framer.attach(self.request_id, socket)
+
+    def unframe(self) -> bytes:
+        """Have tokens come as events again. Idempotent. Returns what is to be written next, as it
+        is: what a client that was behind has not got of a chunk."""
+        return self._framer.unframe(self.request_id)
 
     def push(self, event: TokenEvent) -> bool:
         """For the engine: append the next event. True: the reader has no others, so `wake` it."""

@@ -79,8 +79,9 @@ def measure(server: ServerProcess, body: dict[str, Any], n_threads: int) -> Roun
     if timing.n_tokens != body["n_predict"]:
         raise RuntimeError(f"{timing.n_tokens} tokens instead of {body['n_predict']}")
     gaps = sorted(gaps_us(timing))
-    main = after[server.pid] - before[server.pid]
     spent = {thread: cpu - before.get(thread, 0.0) for thread, cpu in after.items()}
+    writers = [thread for thread, name in server.thread_names().items() if name == "writer"]
+    front = spent[server.pid] + sum(spent.get(thread, 0.0) for thread in writers)
     total = sum(spent.values())
     decoding = sum(sorted(spent.values())[-n_threads:])
     return Round(
@@ -88,7 +89,7 @@ def measure(server: ServerProcess, body: dict[str, Any], n_threads: int) -> Roun
         ttft_ms=timing.first_token_s * 1e3,
         itl_p50_us=gaps[len(gaps) // 2],
         itl_p99_us=gaps[int(len(gaps) * 0.99)],
-        front_cpu_us_per_token=main / timing.n_tokens * 1e6,
+        front_cpu_us_per_token=front / timing.n_tokens * 1e6,
         decode_cpu_us_per_token=decoding / timing.n_tokens * 1e6,
         beside_decode_cpu_us_per_token=(total - decoding) / timing.n_tokens * 1e6,
         process_cpu_us_per_token=total / timing.n_tokens * 1e6,

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """System calls of the decode thread while it decodes: strace -c on that thread alone.
 
-Expected: `write` (the wake-up of the front end, at most one a token), and with more than one
-thread the `futex` calls of ggml's own pool. Needs strace and the right to trace a child.
+Expected: `write` and `futex` (the wake-up of the event loop, or of the thread that sends frames, at
+most one a token), and with more than one thread the `futex` calls of ggml's own pool. Needs strace
+and the right to trace a child.
 """
 
 import argparse

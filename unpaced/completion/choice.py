@@ -55,6 +55,7 @@ class Choice:
         self.model = model
         self.counts_prompt = counts_prompt
         self.arrived_us = arrived_us  # on the clock of the engine's events
+        self._untaken = b""
         self.framing: Framing | None = None
         """Who writes the frames of tokens now; None: `read_frames` and `take_frames`."""
 
@@ -139,9 +140,10 @@ class Choice:
         return self._frames_of(await self._read(), progress)
 
     def take_frames(self, *, progress: bool) -> bytes:
-        """Do as `read_frames` does, without waiting: b"" where there is nothing new."""
+        """Do as `read_frames` does, without waiting: b"" where there is nothing new. `end_framing`
+        comes before."""
         assert self._stream is not None
-        framed = self._end_framing()
+        framed, self._untaken = self._untaken, b""
         frames = self._frames_of(self._note(self._stream.take()), progress)
         return framed + frames if framed else frames
 
@@ -149,18 +151,23 @@ class Choice:
         """Have `listener` called when there is something to `take_frames`; None ends it."""
         assert self._stream is not None
         if listener is None:
-            self._end_framing()
+            self.end_framing()
         self._stream.listen(listener)
 
     def frame(self, listener: Callable[[], None]) -> None:
-        """Where no token need be looked at, have `framing` from here to the next `take_frames`;
-        `listener` is called when it has written some."""
+        """Where no token need be looked at, have `framing` from here to `end_framing`; `listener`
+        is called when it has written some."""
         assert self._stream is not None
         self.framing = Framing.begin(self._stream, self.writer, listener)
 
-    def _end_framing(self) -> bytes:
+    def end_framing(self) -> bytes:
+        """Before anybody else writes to the connection: what is to be written first, as it is."""
         framing, self.framing = self.framing, None
-        return b"" if framing is None else framing.end()
+        if framing is None:
+            return b""
+        rest, frames = framing.end()
+        self._untaken += frames
+        return rest
 
     def _frames_of(self, events: "list[TokenEvent]", progress: bool) -> bytes:
         sequence_text, writer = self.sequence_text, self.writer

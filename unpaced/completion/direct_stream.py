@@ -13,7 +13,7 @@ class DirectStream:
 
     No task runs and nothing is awaited for a token: one wake-up of the engine is one write,
     whatever the number of tokens. Where the choice's frames hold nothing but its text and numbers,
-    there is not even an event: the engine writes them, and hands over bytes.
+    there is not even an event: the engine makes them, and a thread of its own sends them.
     """
 
     def __init__(
@@ -21,6 +21,7 @@ class DirectStream:
     ) -> None:
         self._choice = choice
         self._write = connection.write
+        self._socket = connection.socket
         self._pings = pings
         self._progress = progress
         self._left: asyncio.Future[None]
@@ -31,6 +32,7 @@ class DirectStream:
         choice, send = self._choice, self._pings.send
         sequence_text, writer = choice.sequence_text, choice.writer
         frames = await choice.first_frames(progress=self._progress)
+        self._pings.before_ping = self._take_connection
         await send(head_message())
         writer.precompute()
         while not sequence_text.is_over:
@@ -59,11 +61,12 @@ class DirectStream:
         if self._left.done():
             return
         try:
+            self._take_connection()
             frames = self._choice.take_frames(progress=self._progress)
             if frames:
                 # Before the end is made, which would keep a short answer's first token waiting.
                 self._pings.sent_at = time.monotonic()
-                self._is_behind = not self._write(as_chunk(frames))
+                self._is_behind |= not self._write(as_chunk(frames))
             if self._is_behind or self._choice.sequence_text.is_over:
                 self._leave()
                 return
@@ -76,13 +79,22 @@ class DirectStream:
     def _on_framed(self) -> None:
         framing = self._choice.framing
         try:
-            # With a request's end they have gone out together.
-            chunk = framing.frames.take_chunk() if framing is not None else b""
+            if framing is None:  # with a request's end they have gone out together
+                return
+            socket = self._socket()
+            if socket >= 0 and framing.attach(socket):
+                return
+            chunk = framing.frames.take_chunk()
             if chunk and not self._write(chunk):
                 self._is_behind = True
                 self._leave()
         except Exception as error:
             self._fail(error)
+
+    def _take_connection(self) -> None:
+        rest = self._choice.end_framing()
+        if rest and not self._write(rest):
+            self._is_behind = True
 
     def _leave(self) -> None:
         self._choice.listen(None)

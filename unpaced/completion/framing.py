@@ -31,12 +31,19 @@ class Framing:
         if template is None:
             return None
         frames = text.hand_over(template)
-        stream.frame(frames, listener)
+        if not stream.frame(frames, listener):
+            text.take_back()
+            return None
         return cls(frames, stream, writer)
 
-    def end(self) -> bytes:
-        """Have tokens come as events again. Returns the frames that nobody has taken."""
-        self._stream.unframe()
+    def attach(self, socket: int) -> bool:
+        """See `TokenStream.attach`."""
+        return self._stream.attach(socket)
+
+    def end(self) -> tuple[bytes, bytes]:
+        """Have tokens come as events again. Returns what is to be written next, as it is, mostly
+        nothing, and the frames that nobody has taken."""
+        rest = self._stream.unframe()
         self._writer.sequence_text.take_back()
         self._writer.framed(self.frames.take_text().decode())
-        return self.frames.take()
+        return rest, self.frames.take()

@@ -7,7 +7,7 @@ the process's (`unpaced.process.process`).
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from sse_starlette.sse import AppStatus, EventSourceResponse
@@ -36,6 +36,10 @@ def body_message(data: bytes, *, more: bool = True) -> dict[str, Any]:
     return {"type": "http.response.body", "body": data, "more_body": more}
 
 
+def _nothing() -> None:
+    pass
+
+
 class Pings:
     """A stream's `send`, which pings the client while the stream is silent.
 
@@ -57,6 +61,8 @@ class Pings:
         """On `time.monotonic`; for who writes to the connection past `send`."""
         self.frames: TokenFrames | None = None
         """Where the engine writes them: sent as soon as they are there."""
+        self.before_ping: Callable[[], None] = _nothing
+        """For who writes to the connection past `send`: it is about to be written to."""
 
     async def send(self, message: Message) -> None:
         """Send as ASGI's `send` does: it waits for a client that is behind."""
@@ -84,6 +90,7 @@ class Pings:
             self._look_later()
             return
         self.sent_at = now
+        self.before_ping()
         self._pinging = asyncio.get_running_loop().create_task(self._send_ping())
 
     async def _send_ping(self) -> None:

@@ -40,12 +40,6 @@ def quantiles(gaps: list[float]) -> dict[str, float | None]:
     return {**of, "p99_by_p50": of["p99"] / of["p50"] if of["p50"] else None}
 
 
-def thread_names(server: ServerProcess) -> dict[int, str]:
-    """By thread id. Source: /proc/PID/task/TID/comm."""
-    tasks = Path(f"/proc/{server.pid}/task").iterdir()
-    return {int(task.name): (task / "comm").read_text().strip() for task in tasks}
-
-
 def measure(server: ServerProcess, n_rounds: int, n: int) -> dict[str, Any]:
     """All streams, after one that warms up."""
     stream_completion(server.port, body(0, n))
@@ -63,7 +57,7 @@ def measure(server: ServerProcess, n_rounds: int, n: int) -> dict[str, Any]:
         inner += gaps[N_ENDS:-N_ENDS]
         ends += gaps[:N_ENDS] + gaps[-N_ENDS:]
         n_tokens += timing.n_tokens
-    names = thread_names(server)
+    names = server.thread_names()
     cpu = {
         f"{names[thread]} {thread}": 1e6 * (seconds - before.get(thread, 0.0)) / n_tokens
         for thread, seconds in server.thread_cpu_s().items()

@@ -80,6 +80,14 @@ class ServerProcess:
                 cpu[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
         return cpu
 
+    def thread_names(self) -> dict[int, str]:
+        """By thread id. Source: /proc/PID/task/TID/comm."""
+        names: dict[int, str] = {}
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                names[int(task.name)] = (task / "comm").read_text().strip()
+        return names
+
 
 @contextlib.contextmanager
 def running(

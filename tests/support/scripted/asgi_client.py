@@ -50,9 +50,10 @@ class AsgiRequest:
         self._messages.append(message)
         self._news.set()
 
-    def connect(self) -> None:
-        """Serve it as our own protocol class does: chunks are written past ASGI. Call it first."""
-        connection = Connection(self._write, lambda: None, lambda: False)
+    def connect(self, socket: int = -1) -> None:
+        """Serve it as our own protocol class does: chunks are written past ASGI, and where it has a
+        socket the engine writes to it. Call it first."""
+        connection = Connection(self._write, lambda: None, lambda: False, lambda: socket)
         self._scope["extensions"] = connection.to_extensions()
 
     def come_from(self, host: str) -> None:

@@ -82,6 +82,7 @@ class FakeSequence:
         self.copy_us = self.cells_us = 0  # what it says it has waited for
         self.n_kept_copied = self.n_kept_computed = 0  # what it says host memory had
         self.n_framed = 0  # tokens that were no events
+        self._socket = -1  # -1: nobody sends frames by themselves
         self._framed: tuple[TokenFrames, Callable[[], None]] | None = None
         self.stream = TokenStream(
             request_id,
@@ -104,15 +105,32 @@ class FakeSequence:
             )
         )
 
-    def frame(self, request_id: int, frames: TokenFrames, listener: Callable[[], None]) -> None:
+    def frame(self, request_id: int, frames: TokenFrames, listener: Callable[[], None]) -> bool:
         """As the native engine."""
         assert request_id == self.stream.request_id
         self._framed = frames, listener
+        return True
 
-    def unframe(self, request_id: int) -> None:
+    def attach(self, request_id: int, socket: int) -> bool:
         """As the native engine."""
         assert request_id == self.stream.request_id
-        self._framed = None
+        self._socket = socket
+        return self._attach()
+
+    def _attach(self) -> bool:
+        if self._framed is None or self._socket < 0:
+            return False
+        if not self._framed[0].attach(self._socket):
+            self._socket = -1
+        return self._socket >= 0
+
+    def unframe(self, request_id: int) -> bytes:
+        """As the native engine."""
+        assert request_id == self.stream.request_id
+        if self._framed is not None:
+            self._framed[0].attach(-1)
+        self._framed, self._socket = None, -1
+        return b""  # nobody is behind
 
     def end_reasoning(self) -> None:
         """As the native budget's."""
@@ -185,7 +203,8 @@ class FakeSequence:
             frames, listener = self._framed
             frames.add(event.token, event.n_decoded, event.t_us)
             self.n_framed += 1
-            listener()
+            if not self._attach():
+                listener()
             return
         if self.stream.push(event):  # type: ignore[arg-type]
             self.stream.wake()

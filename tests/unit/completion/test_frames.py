@@ -1,8 +1,10 @@
 """Frames that the native code makes of tokens: the same bytes as Python's, token by token."""
 
+import contextlib
 import math
+import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -209,6 +211,101 @@ async def test_a_token_takes_one_call_of_python_up_to_the_connection() -> None:
     assert calls_of(lambda: sequence.tokens(b"c")) == ["DirectStream._on_framed"]
     sequence.finish()
     await request.done()
+
+
+@pytest.fixture
+def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A server's socket, and its client's."""
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(5)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def chunk_events(chunks: bytes) -> list[Any]:
+    """Of whole chunks of events."""
+    events = []
+    while chunks:
+        head, _, rest = chunks.partition(b"\r\n")
+        n = int(head, 16)
+        assert rest[n : n + 2] == b"\r\n"
+        events += [orjson.loads(frame[6:]) for frame in rest[:n].split(b"\n\n") if frame]
+        chunks = rest[n + 2 :]
+    return events
+
+
+async def attached(engine: FakeEngine, request: AsgiRequest, ours: socket.socket) -> FakeSequence:
+    request.connect(ours.fileno())
+    sequence = await engine.submitted()
+    sequence.start()
+    await turns(20)
+    sequence.tokens(b"ab")
+    return sequence
+
+
+@pytest.mark.anyio
+async def test_where_there_is_a_socket_tokens_need_no_python(
+    connection: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = connection
+    engine = FakeEngine()
+    request = post(make_app(engine), "/completion", {"prompt": "hi", "stream": True})
+    sequence = await attached(engine, request, ours)
+    assert [event["content"] for event in request.events] == ["a"]
+    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["b"]
+    assert calls_of(lambda: sequence.tokens(b"cd")) == []
+    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["c", "d"]
+    sequence.finish()
+    await request.done()
+    assert [event["content"] for event in request.events] == ["a", ""]
+    assert request.events[-1]["tokens_predicted"] == 4
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        theirs.recv(1)
+
+
+@pytest.mark.anyio
+async def test_a_stream_with_a_socket_that_falls_silent_is_pinged_and_goes_on(
+    connection: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = connection
+    engine = FakeEngine()
+    app = make_app(engine, sse_ping_interval=1)
+    request = post(app, "/completion", {"prompt": "hi", "stream": True})
+    sequence = await attached(engine, request, ours)
+    theirs.recv(4096)
+    await request.until(lambda r: b"\n\n:\n\n" in r.body)
+    sequence.tokens(b"cde")
+    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["d", "e"]
+    sequence.finish()
+    await request.done()
+    assert [event["content"] for event in request.events] == ["a", "c", ""]
+
+
+@pytest.mark.anyio
+async def test_what_a_client_that_is_behind_has_not_got_of_a_chunk_comes_first(
+    connection: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = connection
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+    frames = make_frames()
+    assert frames.attach(ours.fileno())
+    n = 0
+    while True:
+        n += 1
+        frames.add(65, n, n)
+        if not frames.attach(ours.fileno()):  # sends what there is
+            break
+    frames.add(66, n + 1, n + 1)
+    theirs.setblocking(False)
+    received = b""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            received += theirs.recv(65536)
+    assert received  # and then what could not be sent, as it is
+    received += frames.take_chunk()
+    expected = [b'<"A",65;%d>' % i for i in range(1, n + 1)] + [b'<"B",66;%d>' % (n + 1)]
+    assert received == b"".join(b"%x\r\n%b\r\n" % (len(frame), frame) for frame in expected)
 
 
 @pytest.mark.anyio

@@ -192,7 +192,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if 0 < len(self.pipeline) <= _PIPELINED_MAX:
             self.flow.resume_reading()  # or nobody sees that the client leaves
-        connection = Connection(self._write, self._take_body, lambda: self._is_slow)
+        connection = Connection.over(
+            self.transport, self.flow, self._take_body, lambda: self._is_slow
+        )
         self.scope["extensions"] = connection.to_extensions()  # its task has not run yet
 
     def on_body(self, body: bytes) -> None:
@@ -292,9 +294,3 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._is_slow = True
         _log.info("cut off a client that does not read", unread_bytes=self.unread_bytes())
         self.transport.abort()
-
-    def _write(self, data: bytes) -> bool:
-        # As uvicorn's RequestResponseCycle.send does.
-        if not self.transport.is_closing():
-            self.transport.write(data)
-        return not self.flow.write_paused

@@ -102,6 +102,8 @@ void Wakeup::write_eventfd() noexcept {
   fd_mutex->unlock($);
 }
 
+void Wakeup::next_turn() noexcept { RL_ASSERT(false); }
+
 void Wakeup::wait() noexcept {
   fd_mutex->lock($);
   while (fd_count == 0) fd_readable->wait(*fd_mutex, $);
