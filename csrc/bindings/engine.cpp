@@ -61,8 +61,7 @@ void bind_engine(nb::module_& m) {
           "stop_within",
           [](PyEngine& self, double seconds) {
             const std::chrono::duration<double> limit(seconds);
-            return self.get().stop_within(
-                std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
+            return self.stop_within(std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
           },
           "seconds"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,6 +28,12 @@ class PyEngine {
 
   Engine& get() noexcept { return *engine_; }
 
+  // Any thread. See Engine::stop_within(). The last events are the event loop's.
+  bool stop_within(std::chrono::nanoseconds limit) {
+    const bool is_stopped = engine_->stop_within(limit);
+    relay_.retire();
+    return is_stopped;
+  }
   // See Engine::abandon().
   void abandon(const std::string& why, FinishReason reason) {
     relay_.retire();
@@ -42,7 +49,7 @@ class PyEngine {
     nb::list events;
     for (const TokenEvent& event : drained_) append(events, event);
     nb::list listeners;
-    for (const RequestId id : relay_.with_news()) {
+    for (const RequestId id : relay_.take_news()) {
       const auto found = std::ranges::find(listeners_, id, &Listener::request_id);
       if (found != listeners_.end()) listeners.append(found->call);
     }

@@ -54,10 +54,11 @@ bool EventRelay::park() {
   return true;
 }
 
-std::vector<RequestId> EventRelay::with_news() {
+std::vector<RequestId> EventRelay::take_news() {
   const std::lock_guard lock(mutex_);
   std::vector<RequestId> ids;
-  for (const Framed& framed : framed_) {
+  for (Framed& framed : framed_) {
+    if (!std::exchange(framed.has_news, false)) continue;
     if (framed.frames->has_news()) ids.push_back(framed.request_id);
   }
   return ids;
@@ -101,7 +102,7 @@ void EventRelay::retire() {
   const std::lock_guard lock(mutex_);
   is_retired_ = true;
   for (Framed& framed : framed_) {
-    framed.is_attached = false;
+    framed.has_news |= std::exchange(framed.is_attached, false);
     framed.frames->let_go();
   }
   choose_reader();
@@ -118,9 +119,10 @@ bool EventRelay::put_into_frames(const TokenEvent& event) {
   Framed* framed = find(event.request_id);
   if (framed == nullptr) return false;
   // With the request's end what is there goes out together.
-  framed->has_sent = event.kind == EventKind::kToken;
-  return framed->has_sent &&
-         framed->frames->add(event.token.token, event.token.n_decoded, event.t_us);
+  framed->is_due = event.kind == EventKind::kToken;
+  if (!framed->is_due) return false;
+  framed->has_news |= !framed->is_attached;
+  return framed->frames->add(event.token.token, event.token.n_decoded, event.t_us);
 }
 
 void EventRelay::choose_reader() noexcept {
@@ -179,16 +181,14 @@ bool EventRelay::take_turn() {
 }
 
 bool EventRelay::has_news() const {
-  return !handed_.empty() || std::ranges::any_of(framed_, [](const Framed& framed) {
-    return framed.frames->has_news();
-  });
+  return !handed_.empty() || std::ranges::any_of(framed_, &Framed::has_news);
 }
 
 void EventRelay::send_frames() {
   for (Framed& framed : framed_) {
-    if (std::exchange(framed.has_sent, false) && framed.is_attached) {
-      framed.is_attached = framed.frames->send();
-    }
+    if (!std::exchange(framed.is_due, false) || !framed.is_attached) continue;
+    framed.is_attached = framed.frames->send();
+    framed.has_news = !framed.is_attached;
   }
   choose_reader();
 }

@@ -41,7 +41,7 @@ class EventSource {
   [[nodiscard]] virtual Wakeup& wakeup() noexcept = 0;
 };
 
-// Event loop's thread.
+// Event loop's thread, but for retire().
 class EventRelay {
  public:
   explicit EventRelay(EventSource& source) noexcept : source_(source) {}
@@ -53,8 +53,8 @@ class EventRelay {
   void drain(std::vector<TokenEvent>& events);
   // Announces that the event loop will sleep. False: there is news, drain first.
   [[nodiscard]] bool park();
-  // The requests whose frames the event loop is to write.
-  [[nodiscard]] std::vector<RequestId> with_news();
+  // The requests whose frames the event loop is to write, each once.
+  [[nodiscard]] std::vector<RequestId> take_news();
 
   // From here on the request's tokens go to `frames` and are no events. False, and nothing has
   // happened: drain() first, some of its events wait there.
@@ -63,7 +63,8 @@ class EventRelay {
   [[nodiscard]] bool attach(RequestId request_id, int socket);
   // Ends both. See TokenFrames::detach().
   std::string unframe(RequestId request_id);
-  // The thread takes nothing any more; what streams have not sent is the event loop's to write.
+  // Any thread: the relay's own takes nothing any more; what streams have not sent is the event
+  // loop's to write.
   void retire();
 
  private:
@@ -71,7 +72,8 @@ class EventRelay {
     RequestId request_id;
     std::shared_ptr<TokenFrames> frames;
     bool is_attached = false;
-    bool has_sent = false;  // in this turn of the thread's there is something of it to send
+    bool is_due = false;    // in this turn of the thread's there is something of it to send
+    bool has_news = false;  // the event loop has not been told yet of what it is to write
   };
   // More wait for the event loop than the ring holds: the decode thread is to wait, too.
   static constexpr std::size_t kHandedMax = 8192;

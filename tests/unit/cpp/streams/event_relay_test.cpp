@@ -130,7 +130,7 @@ class EventLoop {
       if (!text.empty()) write_all(stream.ours, as_chunk(text));
       if (!stream.is_over && stream.frames == nullptr && !chance(3)) frame(id);
     }
-    for (const RequestId id : relay_.with_news()) on_news(id);
+    for (const RequestId id : relay_.take_news()) on_news(id);
   }
 
   void take(const TokenEvent& event, std::map<RequestId, std::string>& written) {
@@ -349,9 +349,10 @@ TEST(a_client_that_left_is_the_event_loops) {
   std::vector<TokenEvent> events;
   stream.relay.drain(events);
   CHECK(events.empty());
-  CHECK_EQ(stream.relay.with_news().size(), 1U);
+  CHECK_EQ(stream.relay.take_news().size(), 1U);
+  CHECK_EQ(stream.relay.take_news().size(), 0U);
+  CHECK(stream.relay.park());  // whether or not it was taken
   CHECK_EQ(stream.frames->take_chunk(), as_chunk("1\n"));
-  CHECK(stream.relay.park());
 }
 
 TEST(frames_begin_only_behind_the_events_that_are_there) {
