@@ -32,7 +32,7 @@ class DirectStream:
         choice, send = self._choice, self._pings.send
         sequence_text, writer = choice.sequence_text, choice.writer
         frames = await choice.first_frames(progress=self._progress)
-        self._pings.before_ping = self._take_connection
+        self._pings.before_ping = self._on_ping
         await send(head_message())
         writer.precompute()
         while not sequence_text.is_over:
@@ -81,15 +81,21 @@ class DirectStream:
         try:
             if framing is None:  # with a request's end they have gone out together
                 return
-            socket = self._socket()
-            if socket >= 0 and framing.attach(socket):
-                return
+            if not self._pings.is_pinging:
+                socket = self._socket()
+                if socket >= 0 and framing.attach(socket):
+                    return
             chunk = framing.frames.take_chunk()
             if chunk and not self._write(chunk):
                 self._is_behind = True
                 self._leave()
         except Exception as error:
             self._fail(error)
+
+    def _on_ping(self) -> None:
+        # Before the stream is kept up with there is nothing to take.
+        if self._choice.framing is not None:
+            self._on_events()
 
     def _take_connection(self) -> None:
         rest = self._choice.end_framing()

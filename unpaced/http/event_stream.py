@@ -63,6 +63,8 @@ class Pings:
         """Where the engine writes them: sent as soon as they are there."""
         self.before_ping: Callable[[], None] = _nothing
         """For who writes to the connection past `send`: it is about to be written to."""
+        self.is_pinging = False
+        """Whether a ping is on its way, which may wait for a client that is behind."""
 
     async def send(self, message: Message) -> None:
         """Send as ASGI's `send` does: it waits for a client that is behind."""
@@ -90,11 +92,13 @@ class Pings:
             self._look_later()
             return
         self.sent_at = now
-        self.before_ping()
         self._pinging = asyncio.get_running_loop().create_task(self._send_ping())
 
     async def _send_ping(self) -> None:
+        self.is_pinging = True
+        self.before_ping()
         await self._send(body_message(self._ping))
+        self.is_pinging = False
         self._look_later()
 
     def _last_sent(self) -> float:

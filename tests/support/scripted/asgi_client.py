@@ -50,10 +50,15 @@ class AsgiRequest:
         self._messages.append(message)
         self._news.set()
 
-    def connect(self, socket: int = -1) -> None:
+    def connect(self, socket: int = -1, *, keeps_up: bool = False) -> None:
         """Serve it as our own protocol class does: chunks are written past ASGI, and where it has a
-        socket the engine writes to it. Call it first."""
-        connection = Connection(self._write, lambda: None, lambda: False, lambda: socket)
+        socket the engine writes to it. `keeps_up`: what is written so goes out even where the
+        client does not read. Call it first."""
+
+        def write(chunk: bytes) -> bool:
+            return self._write(chunk) or keeps_up
+
+        connection = Connection(write, lambda: None, lambda: False, lambda: socket)
         self._scope["extensions"] = connection.to_extensions()
 
     def come_from(self, host: str) -> None:

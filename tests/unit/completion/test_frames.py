@@ -1,5 +1,6 @@
 """Frames that the native code makes of tokens: the same bytes as Python's, token by token."""
 
+import asyncio
 import contextlib
 import math
 import socket
@@ -275,11 +276,38 @@ async def test_a_stream_with_a_socket_that_falls_silent_is_pinged_and_goes_on(
     sequence = await attached(engine, request, ours)
     theirs.recv(4096)
     await request.until(lambda r: b"\n\n:\n\n" in r.body)
-    sequence.tokens(b"cde")
-    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["d", "e"]
+    sequence.tokens(b"cd")
+    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["c", "d"]
     sequence.finish()
     await request.done()
-    assert [event["content"] for event in request.events] == ["a", "c", ""]
+    assert [event["content"] for event in request.events] == ["a", ""]
+
+
+@pytest.mark.anyio
+async def test_nobody_else_writes_while_a_ping_waits_for_the_client(
+    connection: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = connection
+    engine = FakeEngine()
+    app = make_app(engine, sse_ping_interval=1)
+    request = post(app, "/completion", {"prompt": "hi", "stream": True})
+    request.connect(ours.fileno(), keeps_up=True)
+    sequence = await engine.submitted()
+    sequence.start()
+    await turns(20)
+    sequence.tokens(b"ab")
+    theirs.recv(4096)
+    request.stop_reading()
+    await asyncio.sleep(1.5)
+    sequence.tokens(b"cd")
+    assert [event["content"] for event in request.events] == ["a", "c", "d"]
+    request.read_on()
+    await request.until(lambda r: b"\n\n:\n\n" in r.body)
+    await turns()
+    sequence.tokens(b"e")
+    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["e"]
+    sequence.finish()
+    await request.done()
 
 
 @pytest.mark.anyio
