@@ -21,6 +21,7 @@ from engine_ext import (
     TokenFrames,
     TokenStream,
 )
+from tests.support.http.chunked_body import body_of
 
 pytestmark = pytest.mark.anyio
 
@@ -78,18 +79,6 @@ async def end_of(stream: TokenStream) -> FinishReason:
     return FinishReason(events[-1].finish_reason)
 
 
-def numbers(chunks: bytes) -> list[int]:
-    """The numbers in whole chunks."""
-    found = []
-    while chunks:
-        head, _, rest = chunks.partition(b"\r\n")
-        n = int(head, 16)
-        assert rest[n : n + 2] == b"\r\n"
-        found += [int(line) for line in rest[:n].split()]
-        chunks = rest[n + 2 :]
-    return found
-
-
 async def test_a_stop_of_the_engine_ends_them(
     connection: tuple[socket.socket, socket.socket],
 ) -> None:
@@ -127,7 +116,7 @@ async def test_what_is_cancelled_has_sent_or_left_every_token(
             with contextlib.suppress(BlockingIOError):
                 while True:
                     sent += theirs.recv(65536)
-            found = numbers(sent) + left
+            found = [int(line) for line in body_of(sent).split()] + left
             if found:
                 assert found == [*range(found[0], frames.n_decoded + 1)]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.http.chunked_body import body_of
 from tests.support.server import Server, serving
 
 N_TOKENS = 700
@@ -45,16 +46,8 @@ def read(connection: socket.socket, *, size: int = 65536, pause_s: float = 0) ->
                 time.sleep(pause_s)
     head, _, chunks = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
-    body = b""
-    while True:
-        size_line, _, chunks = chunks.partition(b"\r\n")
-        n = int(size_line, 16)
-        assert chunks[n : n + 2] == b"\r\n"
-        if n == 0:
-            break
-        body += chunks[:n]
-        chunks = chunks[n + 2 :]
-    data = [frame.removeprefix(b"data: ") for frame in body.split(b"\n\n") if frame]
+    frames = body_of(chunks).split(b"\n\n")
+    data = [frame.removeprefix(b"data: ") for frame in frames if frame]
     return [json.loads(event) for event in data if event != b"[DONE]"]
 
 

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine_ext import FinishReason, FrameField, TokenFrames
+from tests.support.http.chunked_body import body_of
 from tests.support.scripted.asgi_client import AsgiRequest, get, post, turns
 from tests.support.scripted.fake_engine import EOS, FakeEngine, FakeSequence
 from tests.support.scripted.server_app import make_app
@@ -223,20 +224,16 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def chunk_events(chunks: bytes) -> list[Any]:
-    """Of whole chunks of events."""
-    events = []
-    while chunks:
-        head, _, rest = chunks.partition(b"\r\n")
-        n = int(head, 16)
-        assert rest[n : n + 2] == b"\r\n"
-        events += [orjson.loads(frame[6:]) for frame in rest[:n].split(b"\n\n") if frame]
-        chunks = rest[n + 2 :]
-    return events
+def texts_of(chunks: bytes) -> list[str]:
+    """Of the events in whole chunks."""
+    frames = body_of(chunks).split(b"\n\n")
+    return [orjson.loads(frame[6:])["content"] for frame in frames if frame]
 
 
-async def attached(engine: FakeEngine, request: AsgiRequest, ours: socket.socket) -> FakeSequence:
-    request.connect(ours.fileno())
+async def attached(
+    engine: FakeEngine, request: AsgiRequest, ours: socket.socket, *, keeps_up: bool = False
+) -> FakeSequence:
+    request.connect(ours.fileno(), keeps_up=keeps_up)
     sequence = await engine.submitted()
     sequence.start()
     await turns(20)
@@ -253,9 +250,9 @@ async def test_where_there_is_a_socket_tokens_need_no_python(
     request = post(make_app(engine), "/completion", {"prompt": "hi", "stream": True})
     sequence = await attached(engine, request, ours)
     assert [event["content"] for event in request.events] == ["a"]
-    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["b"]
+    assert texts_of(theirs.recv(4096)) == ["b"]
     assert calls_of(lambda: sequence.tokens(b"cd")) == []
-    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["c", "d"]
+    assert texts_of(theirs.recv(4096)) == ["c", "d"]
     sequence.finish()
     await request.done()
     assert [event["content"] for event in request.events] == ["a", ""]
@@ -277,7 +274,7 @@ async def test_a_stream_with_a_socket_that_falls_silent_is_pinged_and_goes_on(
     theirs.recv(4096)
     await request.until(lambda r: b"\n\n:\n\n" in r.body)
     sequence.tokens(b"cd")
-    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["c", "d"]
+    assert texts_of(theirs.recv(4096)) == ["c", "d"]
     sequence.finish()
     await request.done()
     assert [event["content"] for event in request.events] == ["a", ""]
@@ -291,11 +288,7 @@ async def test_nobody_else_writes_while_a_ping_waits_for_the_client(
     engine = FakeEngine()
     app = make_app(engine, sse_ping_interval=1)
     request = post(app, "/completion", {"prompt": "hi", "stream": True})
-    request.connect(ours.fileno(), keeps_up=True)
-    sequence = await engine.submitted()
-    sequence.start()
-    await turns(20)
-    sequence.tokens(b"ab")
+    sequence = await attached(engine, request, ours, keeps_up=True)
     theirs.recv(4096)
     request.stop_reading()
     await asyncio.sleep(1.5)
@@ -305,7 +298,7 @@ async def test_nobody_else_writes_while_a_ping_waits_for_the_client(
     await request.until(lambda r: b"\n\n:\n\n" in r.body)
     await turns()
     sequence.tokens(b"e")
-    assert [event["content"] for event in chunk_events(theirs.recv(4096))] == ["e"]
+    assert texts_of(theirs.recv(4096)) == ["e"]
     sequence.finish()
     await request.done()
 
