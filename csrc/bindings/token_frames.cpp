@@ -45,9 +45,9 @@ void add(PyTokenFrames& self, TokenId token, std::int32_t n_decoded, std::int64_
 }  // namespace
 
 std::string_view PyTokenFrames::piece_of(const void* list, TokenId token) noexcept {
-  // Reads what nobody changes, and counts no references.
-  PyObject* piece = PyList_GET_ITEM(static_cast<PyObject*>(const_cast<void*>(list)), token);
-  return {PyBytes_AS_STRING(piece), static_cast<std::size_t>(PyBytes_GET_SIZE(piece))};
+  // Functions of the stable ABI, which read what nobody changes and count no references.
+  PyObject* piece = PyList_GetItem(static_cast<PyObject*>(const_cast<void*>(list)), token);
+  return {PyBytes_AsString(piece), static_cast<std::size_t>(PyBytes_Size(piece))};
 }
 
 void bind_token_frames(nb::module_& m) {
