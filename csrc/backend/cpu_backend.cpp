@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 
 namespace unpaced {
 namespace {
@@ -36,6 +37,20 @@ Function* cpu_function(const char* name) {
   return reinterpret_cast<Function*>(ggml_backend_reg_get_proc_address(cpu, name));
 }
 
+std::filesystem::path cpu_library_path() {
+  return library_of(reinterpret_cast<const void*>(
+      cpu_function<decltype(ggml_threadpool_new)>("ggml_threadpool_new")));
+}
+
+// Of a function that the library exports but its registry does not tell of.
+template <class Function>
+Function* exported_cpu_function(const char* name) {
+  void* library = dlopen(cpu_library_path().c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  void* function = library == nullptr ? nullptr : dlsym(library, name);
+  if (function == nullptr) throw std::runtime_error(std::string("libggml-cpu lacks ") + name);
+  return reinterpret_cast<Function*>(function);
+}
+
 }  // namespace
 
 void init_backends() {
@@ -54,14 +69,14 @@ void free_ggml_threadpool(ggml_threadpool* pool) noexcept {
   cpu_function<decltype(ggml_threadpool_free)>("ggml_threadpool_free")(pool);
 }
 
+PauseThreadpool* find_ggml_threadpool_pause() {
+  return exported_cpu_function<PauseThreadpool>("ggml_threadpool_pause");
+}
+
 std::string llama_library() {
   return library_of(reinterpret_cast<const void*>(&llama_backend_init)).string();
 }
 
-std::string cpu_library() {
-  const void* address =
-      ggml_backend_reg_get_proc_address(ggml_backend_reg_by_name("CPU"), "ggml_threadpool_new");
-  return library_of(address).filename().string();
-}
+std::string cpu_library() { return cpu_library_path().filename().string(); }
 
 }  // namespace unpaced

@@ -14,9 +14,13 @@ namespace unpaced {
 // number of times, by any thread. Throws std::runtime_error where no CPU library fits.
 void init_backends();
 
-// The CPU backend's own functions. After init_backends().
+// The CPU backend's own functions. After init_backends(). No other code may call one directly: a
+// portable build is not linked with a library that has them.
 [[nodiscard]] ggml_threadpool* new_ggml_threadpool(ggml_threadpool_params& params);
 void free_ggml_threadpool(ggml_threadpool* pool) noexcept;
+using PauseThreadpool = void(ggml_threadpool* pool);
+// Throws std::runtime_error where there is none.
+[[nodiscard]] PauseThreadpool* find_ggml_threadpool_pause();
 
 // Path of the libllama that this process has.
 [[nodiscard]] std::string llama_library();

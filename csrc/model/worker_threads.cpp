@@ -12,7 +12,6 @@
 #include <system_error>
 #include <vector>
 
-#include "backend/cpu_backend.h"
 #include "base/cpu_affinity.h"
 #include "base/time_slice.h"
 #include "log/log_sink.h"
@@ -87,6 +86,7 @@ WorkerThreads::WorkerThreads(const EngineConfig& config)
   }
   if (config.short_steps_alone) {
     alone_.reset(new_threadpool(config, 1, config.poll, true, workers_));
+    pause_ = find_ggml_threadpool_pause();
   }
   // It computes as they do, at their side, and without being nicer than anybody.
   if (config.options.priority <= 0) let_others_preempt(0);
@@ -113,8 +113,8 @@ void WorkerThreads::attach(llama_context* context) const {
 
 void WorkerThreads::rest() const noexcept {
   if (alone_ == nullptr || is_alone_) return;
-  ggml_threadpool_pause(steps_.get());
-  if (prompts_) ggml_threadpool_pause(prompts_.get());  // either may be the last one used
+  pause_(steps_.get());
+  if (prompts_) pause_(prompts_.get());  // either may be the last one used
 }
 
 void WorkerThreads::let_compute_alone(llama_context* context, bool alone) {

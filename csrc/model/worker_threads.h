@@ -8,9 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "backend/cpu_backend.h"
 #include "model/engine_config.h"
-
-struct ggml_threadpool;
 
 namespace unpaced {
 
@@ -51,8 +50,9 @@ class WorkerThreads {
   bool is_alone_ = false;     // the context has `alone_`
   std::vector<int> workers_;  // thread ids
   Pool steps_;
-  Pool prompts_;  // null: the same
-  Pool alone_;    // null: no step is short
+  Pool prompts_;                      // null: the same
+  Pool alone_;                        // null: no step is short
+  PauseThreadpool* pause_ = nullptr;  // set where there is `alone_`
 };
 
 }  // namespace unpaced

@@ -14,7 +14,7 @@ def check(python: BuildPython, wheel: Path, root: Path) -> None:
     script = str(Path(__file__).with_name("wheel_check.py"))
     flags = [f"--not-in-it={folder}" for folder in folders]
     run(
-        [python.executable, "-P", script, str(wheel), *flags],
+        [python.executable, script, str(wheel), *flags],
         what=f"checking {wheel.name}",
         cwd=root,
         log=root / ".build" / "logs" / f"dist-check-{python.tag}.log",

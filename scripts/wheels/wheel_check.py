@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
+from symbols import missing
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = (
@@ -56,7 +57,7 @@ def faults_of(wheel: Path, not_in_it: tuple[str, ...]) -> list[str]:
     """A sentence for each fault. `not_in_it`: texts that no file may hold, folders of the build."""
     with zipfile.ZipFile(wheel) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
-    faults = [*_list_faults([*contents])]
+    faults = [*_list_faults([*contents]), *missing(contents)]
     brought = {Path(name).name for name in contents}
     metadata = next(text for name, text in contents.items() if name.endswith("/METADATA"))
     is_cuda = re.search(rb"^Version: \S+\+cu\d", metadata, re.MULTILINE) is not None

@@ -1,10 +1,9 @@
 """The bindings compile for Python's stable ABI, which builds by Python 3.12 and later have."""
 
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
-
-import nanobind
 
 from engine_ext.llama_build.source import Source
 
@@ -25,9 +24,10 @@ def test_the_bindings_call_the_stable_abi_alone(tmp_path: Path) -> None:
     assert files
     source.write_text(ADDED + "".join(f'#include "{path}"\n' for path in files))
     llama = Source(ROOT / ".build").tree / "vendor" / "llama.cpp"
+    nanobind = [sys.executable, "-m", "nanobind", "--include_dir"]
     includes = [
         sysconfig.get_paths()["include"],
-        nanobind.include_dir(),
+        subprocess.run(nanobind, capture_output=True, text=True, check=True).stdout.strip(),
         llama / "include",
         llama / "ggml" / "include",
         CSRC,

@@ -15,11 +15,12 @@ METADATA = "unpaced-1.dist-info/METADATA"
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
-    """A wheel that is as it should be; each of its libraries is a real one, the smallest."""
+    """A wheel that is as it should be; its libraries are real ones, and small."""
     place = find_llama()
     assert place is not None
-    library = (place.libraries / "libggml.so").read_bytes()
-    needed = ("libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so")
+    names = ("libggml-base.so", "libggml-cpu.so", "libggml.so")
+    libraries = {name: (place.libraries / name).read_bytes() for name in names}
+    needs_nothing = libraries["libggml-base.so"]
     texts = (
         "engine_ext/lib/llama.cpp-LICENSE",
         "engine_ext/lib/nanobind-LICENSE",
@@ -36,8 +37,9 @@ def files() -> dict[str, bytes]:
         "unpaced-1.dist-info/licenses/LICENSE",
     )
     return {
-        **{f"engine_ext/lib/{name}": library for name in needed},
-        "engine_ext/_native.abi3.so": library,
+        **{f"engine_ext/lib/{name}": content for name, content in libraries.items()},
+        "engine_ext/lib/libllama.so": needs_nothing,
+        "engine_ext/_native.abi3.so": needs_nothing,
         **dict.fromkeys(texts, b"text"),
         METADATA: b"Name: unpaced\nRequires-Dist: uvicorn\n",
     }
@@ -58,6 +60,12 @@ def check(folder: Path, files: dict[str, bytes], *texts: str) -> list[str]:
 
 def test_a_wheel_as_it_should_be_has_no_fault(tmp_path: Path, files: dict[str, bytes]) -> None:
     assert check(tmp_path, files) == []
+
+
+def test_a_function_that_no_library_has_is_found(tmp_path: Path, files: dict[str, bytes]) -> None:
+    name = "engine_ext/lib/libggml-cpu.so"
+    found = check(tmp_path, {**files, name: files["engine_ext/lib/libggml-base.so"]})
+    assert found == ["libggml.so needs ggml_backend_cpu_reg, which no library has that it names"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +115,10 @@ def test_libraries_elsewhere_are_found(tmp_path: Path, files: dict[str, bytes]) 
     assert moved != files[name]
     assert check(tmp_path, {**files, name: moved}) == [f"{name} looks for libraries in '/opt/me'"]
     foreign = files[name].replace(b"libm.so.6", b"libq.so.6").replace(b"libgcc_s", b"libgcc_q")
-    assert check(tmp_path, {**files, name: foreign}) == [f"{name} needs libgcc_q.so.1"]
+    assert check(tmp_path, {**files, name: foreign}) == [
+        f"{name} needs libq.so.6",
+        f"{name} needs libgcc_q.so.1",
+    ]
 
 
 def test_the_registrys_llama_cpp_is_no_dependency(tmp_path: Path, files: dict[str, bytes]) -> None:
@@ -132,8 +143,8 @@ def test_a_folder_in_the_notes_of_device_code_is_no_fault(
 
 def test_cudas_libraries_are_for_cudas_wheel(tmp_path: Path, files: dict[str, bytes]) -> None:
     name = "engine_ext/lib/libggml-cuda.so"
-    needing = files["engine_ext/lib/libggml.so"].replace(b"libm.so.6", b"libq.so.6")
-    needing = needing.replace(b"libgcc_s.so.1", b"libcuda.so.1\0")
+    library = files["engine_ext/lib/libggml.so"]
+    needing = library.replace(b"libgcc_s.so.1", b"libcuda.so.1\0")
     assert check(tmp_path, {**files, name: needing}) == [f"{name} needs libcuda.so.1"]
     toolkit = b"Requires-Dist: cuda-toolkit[cublas,cudart]==13.0.2\n"
     cuda = {**files, METADATA: b"Name: unpaced\nVersion: 1.0+cu13\n" + toolkit}
