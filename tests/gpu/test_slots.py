@@ -201,8 +201,6 @@ async def test_what_idle_slots_hold_is_copied_before_it_is_displaced() -> None:
             tokens = [event.token for event in events if event.kind == EventKind.TOKEN]
             grown = [*text, *tokens]
             again = SequenceRequest(prompt=grown, sampling=GREEDY, max_tokens=2)
-            n_computed = engine.stats().n_cache_computed
             n_cached = (await events_of(engine, again))[0].n_cached
-            # On a busy machine copies may be the slower way.
-            assert n_cached == len(grown) - 1 or engine.stats().n_cache_computed > n_computed
+            assert n_cached == len(grown) - 1, f"on a busy machine? {engine.stats()}"
         assert engine.stats().n_cache_lost == 0
