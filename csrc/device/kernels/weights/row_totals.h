@@ -142,13 +142,16 @@ class RowTotals {
     UNPACED_UNROLL
     for (int i = 0; i < n; i += kAtOnce) {
       const int number = lane_ / 8 * n + i;
+      const int from = (number / kQuad * kLanes + lane_ % 8) * kQuad + number % kQuad;
+      const auto* of_first_warp = reinterpret_cast<const Several*>(exchanged_ + from);
       UNPACED_UNROLL
-      for (int w = 0; w < kWarps; ++w) {
-        const int from = (number / kQuad * kLanes + 8 * w + lane_ % 8) * kQuad + number % kQuad;
-        const Several several = *reinterpret_cast<const Several*>(exchanged_ + from);
+      for (int j = 0; j < kAtOnce; ++j) share[i + j] = of_first_warp->of[j];
+      UNPACED_UNROLL
+      for (int w = 1; w < kWarps; ++w) {
+        const Several several =
+            *reinterpret_cast<const Several*>(exchanged_ + from + 8 * w * kQuad);
         UNPACED_UNROLL
-        for (int j = 0; j < kAtOnce; ++j)
-          share[i + j] = w == 0 ? several.of[j] : sum(share[i + j], several.of[j]);
+        for (int j = 0; j < kAtOnce; ++j) share[i + j] = sum(share[i + j], several.of[j]);
       }
     }
     add_lanes(share, kLanes / 2 / kQuad);
