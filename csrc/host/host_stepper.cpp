@@ -4,6 +4,7 @@
 
 #include "host/token_outcome.h"
 #include "log/log_sink.h"
+#include "model/residency.h"
 
 namespace unpaced {
 namespace {
@@ -26,6 +27,17 @@ std::int32_t chunk_tokens(const EngineConfig& config) noexcept {
   return config.prefill_budget > 0 ? std::min(n_most, config.prefill_budget) : n_most;
 }
 
+// A CPU takes as long for each token of a step, few or many, so shorter steps cost a prompt little:
+// by measurement (docs/bench/mixed_load.md) with these it is there a tenth later, and a stream's
+// longest gap is a third. A GPU needs hundreds to be busy.
+constexpr std::int32_t kPrefillBudgetOnCpu = 128;
+
+std::int32_t prefill_budget(const EngineConfig& config, const llama_context* context) {
+  if (config.prefill_budget >= 0) return config.prefill_budget;
+  const bool is_open = config.max_itl_us == 0 && !config.deterministic;
+  return is_open && is_on_cpu_alone(context) ? kPrefillBudgetOnCpu : 0;
+}
+
 bool can_cut(const llama_model* model) noexcept {
   return llama_model_n_swa(model) == 0 && !llama_model_is_recurrent(model) &&
          !llama_model_is_hybrid(model);
@@ -44,9 +56,10 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
       kv_unified_(config.kv_unified),
       shares_cells_(config.kv_unified && config.n_slots > 1 &&
                     !llama_model_is_recurrent(model_->get())),
-      prefill_(
-          {.n_chunk = n_chunk_, .n_beside = config.prefill_budget, .max_itl_us = config.max_itl_us},
-          config.n_slots),
+      prefill_({.n_chunk = n_chunk_,
+                .n_beside = prefill_budget(config, model_->context()),
+                .max_itl_us = config.max_itl_us},
+               config.n_slots),
       short_steps_(config.short_steps_alone ? llama_model_n_params(model_->get()) : 0),
       cells_(model_->context(), config.n_slots),
       batch_(n_chunk_),

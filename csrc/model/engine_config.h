@@ -22,8 +22,9 @@ struct EngineConfig {
   std::int64_t fit_host_bytes = 0;        // free now
   std::int32_t n_batch = 2048;
   std::int32_t n_ubatch = 512;  // also the prefill chunk, after which commands are looked at
-  // Prompt tokens that a step computes beside slots that decode, at most; 0: no fewer than without.
-  std::int32_t prefill_budget = 0;
+  // Prompt tokens that a step computes beside slots that decode, at most; 0: no fewer than without;
+  // -1: 128 where the CPU alone computes and there is no other target, else 0.
+  std::int32_t prefill_budget = -1;
   std::int64_t max_itl_us = 0;  // what such a step may take, as far as is known; 0: no target
   std::int32_t n_slots = 1;
   // All slots share the n_ctx cells, each may have them all; else each has its part.

@@ -2,6 +2,8 @@
 
 #include <ggml-backend.h>
 
+#include <algorithm>
+
 // Of llama.cpp's sources: no public header says what a context holds.
 #include "../src/llama-ext.h"
 
@@ -17,6 +19,16 @@ std::map<std::string, HeldMemory> memory_of(const llama_context* context) {
     of_type.compute += use.compute;
   }
   return memory;
+}
+
+bool is_on_cpu_alone(const llama_context* context) {
+  return std::ranges::none_of(llama_get_memory_breakdown(context), [](const auto& entry) {
+    const auto& [type, use] = entry;
+    const ggml_backend_dev_t device = ggml_backend_buft_get_device(type);
+    if (use.total() == 0 || device == nullptr) return false;
+    const enum ggml_backend_dev_type kind = ggml_backend_dev_type(device);
+    return kind != GGML_BACKEND_DEVICE_TYPE_CPU && kind != GGML_BACKEND_DEVICE_TYPE_ACCEL;
+  });
 }
 
 }  // namespace unpaced

@@ -34,5 +34,7 @@ struct Residency {
 };
 
 [[nodiscard]] std::map<std::string, HeldMemory> memory_of(const llama_context* context);
+// Weights, KV and what is computed lie in memory of the CPU's; no GPU has a part in it.
+[[nodiscard]] bool is_on_cpu_alone(const llama_context* context);
 
 }  // namespace unpaced

@@ -29,7 +29,8 @@ class EngineConfig:
     `n_batch` is kept for llama-server's sake: a step never computes more than `n_ubatch` tokens, so
     that cancel is seen.
     `prefill_budget`: prompt tokens that a step computes beside slots that decode, at most; 0: as
-    many as without them.
+    many as without them; -1: 128 where the CPU alone computes, without `max_itl_ms` or
+    `deterministic`; else as 0.
     `max_itl_ms`: what such a step may take, as far as the steps' own times tell; 0: no target.
     `n_threads` -1: one a physical core this process may use. `n_threads_batch` -1: as `n_threads`.
     Of either there are no more than cores (`placement.place`).
@@ -67,7 +68,7 @@ class EngineConfig:
     fit_host_bytes: int = 0
     n_batch: int = 2048
     n_ubatch: int = 512
-    prefill_budget: int = 0
+    prefill_budget: int = -1
     max_itl_ms: float = 0.0
     n_slots: int = 1
     kv_unified: bool = False
@@ -108,7 +109,7 @@ class EngineConfig:
             ("fit_n_ctx_min", 0),
             ("n_batch", 1),
             ("n_ubatch", 1),
-            ("prefill_budget", 0),
+            ("prefill_budget", -1),
             ("max_itl_ms", 0),
             ("n_slots", 1),
             ("n_waiting_max", 0),

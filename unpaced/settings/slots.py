@@ -98,14 +98,15 @@ class SlotSettings(OptionGroup):
     ] = False
     prefill_budget: Annotated[
         int,
-        Field(ge=0),
+        Field(ge=-1),
         Option(
             ("--prefill-budget",),
             "prompt tokens that a step computes beside requests that decode, at most (with "
-            "--deterministic: in every step); 0: as many as fit into --ubatch-size",
+            "--deterministic: in every step); 0: as many as fit into --ubatch-size; -1: 128 where "
+            "the CPU alone computes, without --max-itl-ms or --deterministic; else as 0",
             metavar="N",
         ),
-    ] = 0
+    ] = -1
     max_itl_ms: Annotated[
         float,
         Field(ge=0, le=60_000),

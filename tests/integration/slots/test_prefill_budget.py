@@ -67,8 +67,17 @@ def test_props_have_the_budget_and_the_costs() -> None:
     assert_equal_up_to_a_tie(alone, beside)
 
 
-def test_without_a_budget_a_step_is_as_large_as_without_streams() -> None:
+def test_by_default_a_cpu_computes_a_part_of_a_prompt_beside_streams() -> None:
     with serving(*FLAGS) as server:
+        with streams(server, 2):
+            answer(server)
+        assert server.metric(MOST) == 128
+        facts = server.client.get("/props").json()["unpaced"]["prefill"]
+        assert facts["budget_tokens"] == 128
+
+
+def test_without_a_budget_a_step_is_as_large_as_without_streams() -> None:
+    with serving(*FLAGS, "--prefill-budget", "0") as server:
         with streams(server, 2):
             answer(server)
         assert server.metric(MOST) > 256

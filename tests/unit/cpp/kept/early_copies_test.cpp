@@ -41,7 +41,7 @@ void check_comes_back(Seats& seats, std::size_t slot, const std::vector<TokenId>
 }
 
 TEST(what_was_copied_while_nobody_asked_is_displaced_at_once) {
-  Seats seats(3);
+  Seats seats(3, -1, Seats::kLongTurnUs);
   TokenStore& store = seats.stepper.store;
   for (std::size_t i = 0; i < 3; ++i) {
     seats.end(i, prompt_of(700, 10'000 * static_cast<TokenId>(i + 1)));
@@ -50,7 +50,6 @@ TEST(what_was_copied_while_nobody_asked_is_displaced_at_once) {
   CHECK(store.n_cells_copied >= 3 * 700);
   CHECK_EQ(seats.counters.n_cache_states.get(), 0U);  // the slots still have them
   CHECK_EQ(seats.slots[1].n_cells(), 700);
-  store.part_time = std::chrono::milliseconds(4);  // a turn is over with one
   const std::int32_t n_before = store.n_copied;
   RequestSpec spec = spec_of(prompt_of(50, 5000));
   seats.submit(0, spec);
@@ -59,7 +58,6 @@ TEST(what_was_copied_while_nobody_asked_is_displaced_at_once) {
   CHECK_EQ(store.n_copied, n_before);
   CHECK_EQ(seats.counters.n_cache_states.get(), 3U);
   CHECK_EQ(seats.counters.n_cache_bytes.get(), 3U * 700 * sizeof(TokenId));
-  store.part_time = {};
   seats.end(0, {});
   for (std::size_t i = 0; i < 3; ++i) {
     check_comes_back(seats, i, prompt_of(700, 10'000 * static_cast<TokenId>(i + 1)));

@@ -178,9 +178,16 @@ class StoreStepper final : public Stepper {
 
 // Slots as the decode thread has them, without one.
 struct Seats {
-  explicit Seats(std::size_t n, std::int64_t n_bytes_max = -1)
+  // A turn of a second ends with what there is to do, however slow the machine is.
+  static constexpr std::int64_t kLongTurnUs = 1'000'000;
+
+  explicit Seats(std::size_t n, std::int64_t n_bytes_max = -1,
+                 std::int64_t turn_us = unpaced::SlotKeeperOptions{}.turn_us)
       : slots(n),
-        keeper({.cache_bytes_max = n_bytes_max, .cache_idle_slots = true, .clear_idle_slots = true},
+        keeper({.cache_bytes_max = n_bytes_max,
+                .cache_idle_slots = true,
+                .clear_idle_slots = true,
+                .turn_us = turn_us},
                static_cast<std::int32_t>(n), counters) {
     for (std::size_t i = 0; i < n; ++i) {
       slots[i].id = slots[i].sequence = static_cast<std::int32_t>(i);
