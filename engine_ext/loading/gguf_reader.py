@@ -57,7 +57,7 @@ class _InitParams(ctypes.Structure):
     _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
 
 
-class _File:
+class GgufFile:
     """One open file. Raises: ValueError."""
 
     def __init__(self, library: ctypes.CDLL, path: str) -> None:
@@ -76,30 +76,32 @@ class _File:
         call.argtypes = (_VALUE, *types)
         return call(self._context, *arguments)
 
+    def keys(self) -> list[str]:
+        """Names of the metadata, in the file's order."""
+        n: int = self.ask("gguf_get_n_kv")
+        return [_text(self.ask("gguf_get_key", i)) for i in range(n)]
+
     def metadata(self) -> dict[str, Any]:
-        """Value by key; of arrays the type, the length and how they begin."""
-        keys = range(self.ask("gguf_get_n_kv"))
-        return {_text(self.ask("gguf_get_key", i)): self._value(i) for i in keys}
+        """Value by key; of arrays the length and how they begin."""
+        return {key: self._value(i) for i, key in enumerate(self.keys())}
 
     def _value(self, index: int) -> Any:
         kind = self.ask("gguf_get_kv_type", index)
         if kind == _STRING:
             return _text(self.ask("gguf_get_val_str", index))
         if kind == _ARRAY:
-            return self._array(index)
+            n = self.ask("gguf_get_arr_n", index)
+            return {"n": n, "first": self.array(index, min(n, _N_SHOWN))}
         return _NUMBERS[kind].from_address(self.ask("gguf_get_val_data", index)).value
 
-    def _array(self, index: int) -> dict[str, Any]:
-        kind, n = self.ask("gguf_get_arr_type", index), self.ask("gguf_get_arr_n", index)
-        n_shown = min(n, _N_SHOWN)
+    def array(self, index: int, n: int) -> list[Any]:
+        """The first `n` values, at most its length, of the key with this number: an array."""
+        kind = self.ask("gguf_get_arr_type", index)
         if kind == _STRING:
-            first = [_text(self.ask("gguf_get_arr_str", index, i)) for i in range(n_shown)]
-        elif n_shown == 0:
-            first = []
-        else:
-            address = self.ask("gguf_get_arr_data", index)
-            first = list((_NUMBERS[kind] * n_shown).from_address(address))
-        return {"n": n, "first": first}
+            return [_text(self.ask("gguf_get_arr_str", index, i)) for i in range(n)]
+        if n == 0:
+            return []
+        return list((_NUMBERS[kind] * n).from_address(self.ask("gguf_get_arr_data", index)))
 
     def tensors(self) -> tuple[Counter[str], int, int]:
         """Tensors by type, their parameters and their bytes."""
@@ -119,7 +121,7 @@ class _File:
 
 def read(library: str, paths: list[str]) -> dict[str, Any]:
     """What `GgufHeader` holds. Raises: ValueError, OSError."""
-    files = [_File(ctypes.CDLL(library), path) for path in paths]
+    files = [GgufFile(ctypes.CDLL(library), path) for path in paths]
     counts, n_parameters, n_missing = Counter[str](), 0, 0
     for path, file in zip(paths, files, strict=True):
         of_file, n, n_bytes = file.tensors()

@@ -15,6 +15,8 @@ import numpy as np
 from gguf import GGMLQuantizationType as Quant
 from numpy.typing import NDArray
 
+from tests.support.llama.vocabulary_file import vocabulary_keys
+
 QUANTS = {"Q8_0": Quant.Q8_0, "Q4_K": Quant.Q4_K}
 
 
@@ -85,15 +87,13 @@ def half(value: float) -> NDArray[np.uint8]:
 
 def copy_vocabulary(writer: gguf.GGUFWriter, vocabulary: Path) -> int:
     """Copy the tokenizer.* keys of a vocabulary file; returns the number of tokens."""
-    reader = gguf.GGUFReader(vocabulary)
-    for name, field in reader.fields.items():
-        if not name.startswith("tokenizer."):
-            continue
-        if field.types[0] == gguf.GGUFValueType.ARRAY:
-            writer.add_array(name, field.contents())
+    keys = vocabulary_keys(vocabulary)
+    for name, (kind, value) in keys.items():
+        if kind == gguf.GGUFValueType.ARRAY:
+            writer.add_array(name, value)
         else:
-            writer.add_key_value(name, field.contents(), field.types[0])
-    return len(reader.fields["tokenizer.ggml.tokens"].data)
+            writer.add_key_value(name, value, kind)
+    return len(keys["tokenizer.ggml.tokens"][1])
 
 
 def write_model(out: Path, shape: Shape, quant: Quant, vocabulary: Path) -> None:

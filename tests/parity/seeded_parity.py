@@ -16,11 +16,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import gguf
-
 from tests.parity.line_requests import make_line_requests
 from tests.parity.pair import FAMILIES, Pair, serving_pair, tiny_model
 from tests.parity.sampled_requests import PROMPTS, make_requests
+from tests.support.llama.vocabulary_file import vocabulary_keys
 from tests.support.llama_source import vocabulary
 
 # One thread, or the order of sums, and with it the logits, may differ from run to run.
@@ -77,10 +76,9 @@ class SeededParity:
 
 def read_vocabulary(family: str) -> tuple[int, int, bool]:
     """Number of tokens, the end-of-sequence token, and whether texts begin with BOS."""
-    fields = gguf.GGUFReader(vocabulary(family)).fields
-    n_vocab = len(fields["tokenizer.ggml.tokens"].data)
+    keys = vocabulary_keys(vocabulary(family))
     adds_bos = family.startswith("llama")  # the other two files say nothing of BOS
-    return n_vocab, int(fields["tokenizer.ggml.eos_token_id"].contents()), adds_bos
+    return len(keys["tokenizer.ggml.tokens"][1]), keys["tokenizer.ggml.eos_token_id"][1], adds_bos
 
 
 def compare_answers(

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import gguf
 import orjson
 
 from tests.parity.pair import FAMILIES, Connection, serving_ours, serving_pair, tiny_model
 from tests.parity.texts import make_texts, make_token_lists
+from tests.support.llama.vocabulary_file import vocabulary_keys
 from tests.support.llama_source import vocabulary
 
 CONTROL: Final = 3  # LLAMA_TOKEN_TYPE_CONTROL
@@ -41,9 +41,9 @@ class TextParity:
 
 def read_vocabulary(family: str) -> tuple[tuple[str, ...], int]:
     """Texts of the control and user-defined tokens, at most 64; the number of all tokens."""
-    fields = gguf.GGUFReader(vocabulary(family)).fields
-    pieces = fields["tokenizer.ggml.tokens"].contents()
-    types = fields["tokenizer.ggml.token_type"].contents()
+    keys = vocabulary_keys(vocabulary(family))
+    _, pieces = keys["tokenizer.ggml.tokens"]
+    _, types = keys["tokenizer.ggml.token_type"]
     kinds = (CONTROL, USER_DEFINED)
     found = [piece for piece, kind in zip(pieces, types, strict=True) if kind in kinds]
     return tuple(found[:64]) or ("<|none|>",), len(pieces)

@@ -7,6 +7,8 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.support.llama.vocabulary_file import vocabulary_keys
+
 N_LAYER: Final = 2
 N_EMBD: Final = 64
 N_FF: Final = 128
@@ -59,21 +61,21 @@ def finish_tiny_model(writer: gguf.GGUFWriter, n_vocab: int, scale: float = 3.0)
 
 
 def _copy_vocabulary(writer: gguf.GGUFWriter, vocabulary: Path, last: tuple[str, ...]) -> int:
-    reader = gguf.GGUFReader(vocabulary)
-    for name, field in reader.fields.items():
+    keys = vocabulary_keys(vocabulary)
+    for name, (kind, value) in keys.items():
         # A template of the vocabulary's would decide what chat requests look like.
-        if not name.startswith("tokenizer.") or name == "tokenizer.chat_template":
+        if name == "tokenizer.chat_template":
             continue
-        if field.types[0] == gguf.GGUFValueType.ARRAY:
-            values = field.contents()
+        if kind == gguf.GGUFValueType.ARRAY:
+            values = list(value)
             if last and name == "tokenizer.ggml.tokens":
                 values[-len(last) :] = last
             elif last and name == "tokenizer.ggml.token_type":
                 values[-len(last) :] = [_USER_DEFINED] * len(last)
             writer.add_array(name, values)
         else:
-            writer.add_key_value(name, field.contents(), field.types[0])
-    return len(reader.fields["tokenizer.ggml.tokens"].data)
+            writer.add_key_value(name, value, kind)
+    return len(keys["tokenizer.ggml.tokens"][1])
 
 
 def _add_tensors(writer: gguf.GGUFWriter, n_vocab: int, scale: float) -> None:

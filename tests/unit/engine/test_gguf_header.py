@@ -11,6 +11,7 @@ import pytest
 
 from engine_ext import ModelLoadError, read_gguf_header
 from tests.support.gguf_files import copy_with_keys
+from tests.support.llama.vocabulary_file import vocabulary_keys
 from unpaced.settings.model import DEMO_MODEL
 
 
@@ -39,6 +40,13 @@ def test_it_says_what_gguf_s_own_library_says(tmp_path: Path) -> None:
         else:
             assert value == contents, field.name
     assert header.metadata["test.large"] == 2**63
+
+
+def test_arrays_are_gguf_s_own_library_s() -> None:
+    fields = gguf.GGUFReader(DEMO_MODEL).fields.values()
+    expected = {f.name: (f.types[0], f.contents()) for f in fields if "tokenizer." in f.name}
+    assert any(kind == gguf.GGUFValueType.ARRAY for kind, _ in expected.values())
+    assert vocabulary_keys(DEMO_MODEL) == expected
 
 
 def test_a_cut_file_is_shown_and_said_to_be_too_short(tmp_path: Path) -> None:
