@@ -15,7 +15,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Quant
 from numpy.typing import NDArray
 
-from tests.support.llama.vocabulary_file import vocabulary_keys
+from tests.support.llama.vocabulary_file import vocabulary_keys, write_keys
 
 QUANTS = {"Q8_0": Quant.Q8_0, "Q4_K": Quant.Q4_K}
 
@@ -85,22 +85,11 @@ def half(value: float) -> NDArray[np.uint8]:
     return np.frombuffer(np.float16(value).tobytes(), np.uint8)
 
 
-def copy_vocabulary(writer: gguf.GGUFWriter, vocabulary: Path) -> int:
-    """Copy the tokenizer.* keys of a vocabulary file; returns the number of tokens."""
-    keys = vocabulary_keys(vocabulary)
-    for name, (kind, value) in keys.items():
-        if kind == gguf.GGUFValueType.ARRAY:
-            writer.add_array(name, value)
-        else:
-            writer.add_key_value(name, value, kind)
-    return len(keys["tokenizer.ggml.tokens"][1])
-
-
 def write_model(out: Path, shape: Shape, quant: Quant, vocabulary: Path) -> None:
     """Write the model; the same seed every time."""
     rng = np.random.default_rng(1)
     writer = gguf.GGUFWriter(out, "qwen3moe" if shape.n_expert else "llama")
-    n_vocab = copy_vocabulary(writer, vocabulary)
+    n_vocab = write_keys(writer, vocabulary_keys(vocabulary))
     writer.add_name(f"random {shape.n_layer}x{shape.n_embd}")
     writer.add_context_length(131072)
     writer.add_embedding_length(shape.n_embd)

@@ -7,7 +7,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.support.llama.vocabulary_file import vocabulary_keys
+from tests.support.llama.vocabulary_file import vocabulary_keys, write_keys
 
 N_LAYER: Final = 2
 N_EMBD: Final = 64
@@ -61,21 +61,14 @@ def finish_tiny_model(writer: gguf.GGUFWriter, n_vocab: int, scale: float = 3.0)
 
 
 def _copy_vocabulary(writer: gguf.GGUFWriter, vocabulary: Path, last: tuple[str, ...]) -> int:
-    keys = vocabulary_keys(vocabulary)
-    for name, (kind, value) in keys.items():
-        # A template of the vocabulary's would decide what chat requests look like.
-        if name == "tokenizer.chat_template":
-            continue
-        if kind == gguf.GGUFValueType.ARRAY:
-            values = list(value)
-            if last and name == "tokenizer.ggml.tokens":
-                values[-len(last) :] = last
-            elif last and name == "tokenizer.ggml.token_type":
-                values[-len(last) :] = [_USER_DEFINED] * len(last)
-            writer.add_array(name, values)
-        else:
-            writer.add_key_value(name, value, kind)
-    return len(keys["tokenizer.ggml.tokens"][1])
+    keys = dict(vocabulary_keys(vocabulary))
+    # A template of the vocabulary's would decide what chat requests look like.
+    keys.pop("tokenizer.chat_template", None)
+    if last:
+        for name, values in (("tokens", last), ("token_type", [_USER_DEFINED] * len(last))):
+            kind, before = keys[f"tokenizer.ggml.{name}"]
+            keys[f"tokenizer.ggml.{name}"] = kind, [*before[: -len(last)], *values]
+    return write_keys(writer, keys)
 
 
 def _add_tensors(writer: gguf.GGUFWriter, n_vocab: int, scale: float) -> None:
