@@ -6,17 +6,14 @@
 
 namespace unpaced {
 
-Lane::Lane(const Model& model)
+Lane::Lane(const Model& model, const LaneControlPlace& control)
     : sampler_(model.n_vocab(), model.n_ctx_slot()),
       pause_tokens_(model),
       masked_row_(model.n_vocab()),
       n_vocab_(model.n_vocab()),
       group_best_(static_cast<std::size_t>(n_groups(model.n_vocab()))),
-      illegal_(1),
-      control_(1),
-      control_staging_(1),
+      control_(control),
       mailbox_(1) {
-  fill_now(illegal_.data(), 0, sizeof(std::int32_t));
   inputs_.reserve(kMaxSteps);
 }
 
@@ -24,20 +21,20 @@ StepRow Lane::row(float* logits, const StepInputs& inputs) const noexcept {
   return {.logits = logits,
           .n_vocab = n_vocab_,
           .group_best = group_best_.data(),
-          .illegal = illegal_.data(),
+          .illegal = &control_.device->illegal,
           .pause_tokens = pause_tokens_.device(),
           .sampling = sampler_.device(),
-          .control = control_.data(),
+          .control = control_.device,
           .mailbox = mailbox_.device(),
           .inputs = inputs};
 }
 
 LaneRow Lane::shared_row() const noexcept {
   return {.group_best = group_best_.data(),
-          .illegal = illegal_.data(),
+          .illegal = &control_.device->illegal,
           .pause_tokens = pause_tokens_.device(),
           .sampling = sampler_.device(),
-          .control = control_.data(),
+          .control = control_.device,
           .mailbox = mailbox_.device(),
           .mask_board = mask_ == nullptr ? nullptr : mask_->board()->reader(),
           .kept_row = masked_row_.kept()};
@@ -57,8 +54,8 @@ void Lane::seat(Slot& slot, const Sampler& sampler, cudaStream_t stream) {
   drawn_request_ = slot.spec->id;
 }
 
-void Lane::begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t stream) {
-  LaneControl& control = *control_staging_.data();
+void Lane::begin(Slot& slot, CellPlan plan, std::int32_t n_steps) {
+  LaneControl& control = *control_.staged;
   control.n_steps = n_steps;
   control.position = slot.n_cells();
   control.first_cell = plan.first_cell;
@@ -68,14 +65,11 @@ void Lane::begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t s
   control.stop = 0;
   control.mask_step = mask_ == nullptr ? 0 : mask_->step();
   control.verdict = MaskVerdict::kAllowed;
-  std::copy_n(plan.cells.begin(), n_steps, control.cell);
   // A step that was launched ahead of a non-finite row's exit found that row again.
-  cuda_check(cudaMemsetAsync(illegal_.data(), 0, sizeof(std::int32_t), stream), "cudaMemsetAsync");
+  control.illegal = 0;
+  std::copy_n(plan.cells.begin(), n_steps, control.cell);
   for (std::int32_t i = 0; i < n_steps; ++i) mailbox_.data()->entry[i] = 0;
   mailbox_.data()->stop = 0;
-  cuda_check(
-      cudaMemcpyAsync(control_.data(), &control, sizeof control, cudaMemcpyHostToDevice, stream),
-      "cudaMemcpyAsync");
   slot_ = &slot;
   position_ = control.position;
   n_steps_ = n_steps;
@@ -86,13 +80,10 @@ void Lane::begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t s
   inputs_.clear();
 }
 
-void Lane::go_on(cudaStream_t stream) {
+void Lane::go_on() noexcept {
   is_paused_ = is_second_draw_ = false;
   answer_.reset();
   mailbox_.data()->stop = 0;
-  // After whatever was launched ahead, which does nothing as long as this is set.
-  cuda_check(cudaMemsetAsync(&control_.data()->exited, 0, sizeof(std::int32_t), stream),
-             "cudaMemsetAsync");
 }
 
 void Lane::draw_again(Sampler& sampler, std::span<const std::uint32_t> mask, float* logits,
@@ -103,12 +94,12 @@ void Lane::draw_again(Sampler& sampler, std::span<const std::uint32_t> mask, flo
   sampler_.download(sampler, stream);
   sampler_.upload(*slot_->spec, sampler, stream);
   mailbox_.data()->entry[n_taken_] = 0;
-  LaneControl& control = *control_staging_.data();
+  LaneControl& control = *control_.staged;
   control.step = n_taken_;
   control.exited = 0;
   static_assert(offsetof(LaneControl, exited) == offsetof(LaneControl, step) + sizeof control.step);
   cuda_check(
-      cudaMemcpyAsync(&control_.data()->step, &control.step,
+      cudaMemcpyAsync(&control_.device->step, &control.step,
                       sizeof control.step + sizeof control.exited, cudaMemcpyHostToDevice, stream),
       "cudaMemcpyAsync");
   masked_row_.restore(logits, mask, stream);

@@ -11,6 +11,7 @@
 
 #include "device/draw/sample_kernels.h"
 #include "device/lane/device_sampler.h"
+#include "device/lane/lane_controls.h"
 #include "device/lane/masked_row.h"
 #include "device/lane/pause_tokens.h"
 #include "device/llama/llama_bridge.h"
@@ -36,7 +37,8 @@ class Lane {
     TokenId token;
   };
 
-  explicit Lane(const Model& model);
+  // control: its own for as long as it is.
+  Lane(const Model& model, const LaneControlPlace& control);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
@@ -45,7 +47,7 @@ class Lane {
   // Beside other lanes' rows.
   [[nodiscard]] LaneRow shared_row() const noexcept;
   // In device memory.
-  [[nodiscard]] const LaneControl* control() const noexcept { return control_.data(); }
+  [[nodiscard]] const LaneControl* control() const noexcept { return control_.device; }
   // Enqueues a copy of the row's logits for draw_again(); also while the stream is captured.
   void keep_row(const float* logits, cudaStream_t stream) const {
     masked_row_.keep(logits, stream);
@@ -69,10 +71,12 @@ class Lane {
   // board; null: none.
   void obey(const TokenMask* mask) noexcept { mask_ = mask; }
   [[nodiscard]] bool is_masked() const noexcept { return mask_ != nullptr; }
-  // Enqueues the plan of the first n_steps of its cells; they are the slot's from now on.
-  void begin(Slot& slot, CellPlan plan, std::int32_t n_steps, cudaStream_t stream);
-  // Enqueues the end of a pause: the next step's inputs are in place, the device put them there.
-  void go_on(cudaStream_t stream);
+  // Stages the plan of the first n_steps of its cells (LaneControls); they are the slot's from now
+  // on.
+  void begin(Slot& slot, CellPlan plan, std::int32_t n_steps);
+  // The end of a pause: the next step's inputs are in place, the device put them there. Its exit is
+  // the caller's to clear.
+  void go_on() noexcept;
   // Enqueues another draw of the last step's token, from its row of logits as keep_row() left it,
   // without the tokens that `mask` has no bit for.
   void draw_again(Sampler& sampler, std::span<const std::uint32_t> mask, float* logits,
@@ -130,9 +134,7 @@ class Lane {
   MaskedRow masked_row_;
   const std::int32_t n_vocab_;
   DeviceArray<std::uint64_t> group_best_;
-  DeviceArray<std::int32_t> illegal_;
-  DeviceArray<LaneControl> control_;
-  PinnedArray<LaneControl> control_staging_;
+  const LaneControlPlace control_;
   PinnedArray<LaneMailbox> mailbox_;
 
   const Slot* drawn_ = nullptr;

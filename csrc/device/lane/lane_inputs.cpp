@@ -9,7 +9,9 @@ namespace unpaced {
 LaneInputs::LaneInputs(std::int32_t n_lanes, std::int32_t n_cells)
     : words_(2 * static_cast<std::size_t>(n_lanes)),
       cells_(static_cast<std::size_t>(n_lanes)),
-      mask_(static_cast<std::size_t>(n_lanes) * static_cast<std::size_t>(n_cells)) {}
+      mask_(static_cast<std::size_t>(n_lanes) * static_cast<std::size_t>(n_cells)) {
+  seen_.reserve(cells_.size());
+}
 
 std::span<std::uint16_t> LaneInputs::mask(std::size_t row, const Window& window) {
   const auto n_kv = static_cast<std::size_t>(window.n_kv);
@@ -42,6 +44,7 @@ bool LaneInputs::upload(LlamaBridge& bridge, std::span<Slot* const> slots,
   const auto n_kv = static_cast<std::size_t>(window.n_kv);
   std::int32_t* positions = words_.data() + n;
   std::uint64_t taken = 0;
+  seen_.clear();
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = *slots[i];
     const std::int32_t cell = plans[i].cells.front();
@@ -49,9 +52,12 @@ bool LaneInputs::upload(LlamaBridge& bridge, std::span<Slot* const> slots,
     words_.data()[row] = slot.next_token;
     positions[row] = slot.n_cells();
     cells_.data()[row] = plans[i].first_cell + cell;
-    bridge.fill_mask(slot.sequence, slot.n_cells(), mask(row, window));
-    mask(row, window)[static_cast<std::size_t>(cell)] = 0;
+    seen_.push_back({slot.sequence, slot.n_cells(), mask(row, window)});
     taken |= std::uint64_t{1} << row;
+  }
+  bridge.fill_masks(seen_);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    seen_[i].mask[static_cast<std::size_t>(plans[i].cells.front())] = 0;
   }
   const auto first_row = static_cast<std::size_t>(std::countr_zero(taken));
   for (std::size_t row = 0; row < n; ++row) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "device/llama/llama_bridge.h"
 #include "device/state/cuda_memory.h"
@@ -30,6 +31,7 @@ class LaneInputs {
   [[nodiscard]] bool pad(const LlamaBridge& bridge, std::size_t row, std::size_t first_row,
                          const Window& window);
 
+  std::vector<SeenRow> seen_;        // scratch
   PinnedArray<std::int32_t> words_;  // tokens, then positions
   PinnedArray<std::int64_t> cells_;
   PinnedArray<std::uint16_t> mask_;

@@ -203,11 +203,9 @@ void LlamaBridge::commit(std::int32_t sequence, std::int32_t position, const Cel
                   plan.cells.begin() + static_cast<std::ptrdiff_t>(tokens.size()), is_taken)) {
     refuse("a planned KV cell has been taken");
   }
-  const auto found = inside_->find_cells(sequence, position, tokens);
-  if (!found) refuse("the planned KV cells are gone");
-  std::vector<std::uint32_t>& cells = found->sinfos.at(0).idxs.at(0);
-  std::copy_n(plan.cells.begin(), cells.size(), cells.begin());
-  found->apply();
+  const llama_pos last = held.seq_pos_max(sequence);
+  if (last >= 0 && last + 1 != position) refuse("the sequence's KV cells have changed");
+  inside_->enter(sequence, position, std::span(plan.cells).first(tokens.size()), tokens);
 }
 
 void LlamaBridge::fill_mask(std::int32_t sequence, std::int32_t position,
@@ -218,6 +216,29 @@ void LlamaBridge::fill_mask(std::int32_t sequence, std::int32_t position,
     const bool visible =
         !cells.is_empty(cell) && cells.seq_has(cell, sequence) && cells.pos_get(cell) <= position;
     mask[i] = visible ? 0 : kHiddenCell;
+  }
+}
+
+void LlamaBridge::fill_masks(std::span<const SeenRow> rows) {
+  if (n_streams() > 1 || rows.size() == 1) {
+    for (const SeenRow& row : rows) fill_mask(row.sequence, row.position, row.mask);
+    return;
+  }
+  std::array<const SeenRow*, LLAMA_MAX_SEQ> row_of{};
+  for (const SeenRow& row : rows) {
+    row_of.at(static_cast<std::size_t>(row.sequence)) = &row;
+    std::ranges::fill(row.mask, kHiddenCell);
+  }
+  const llama_kv_cells& cells = inside_->cache->v_cells.front();
+  for (std::size_t i = 0; i < rows.front().mask.size(); ++i) {
+    const auto cell = static_cast<std::uint32_t>(i);
+    if (cells.is_empty(cell)) continue;
+    const llama_kv_cells::seq_set_t& sequences = cells.seq_get_all(cell);
+    for (std::size_t s = sequences._Find_first(); s < sequences.size();
+         s = sequences._Find_next(s)) {
+      const SeenRow* row = row_of[s];
+      if (row != nullptr && cells.pos_get(cell) <= row->position) row->mask[i] = 0;
+    }
   }
 }
 

@@ -51,6 +51,13 @@ struct Window {
   }
 };
 
+// A row's part of a step's mask: what a token at `position` of the sequence sees, cell by cell.
+struct SeenRow {
+  std::int32_t sequence;
+  std::int32_t position;
+  std::span<std::uint16_t> mask;
+};
+
 // What a mask has, in F16, for a cell that is not seen: -inf.
 inline constexpr std::uint16_t kHiddenCell = 0xfc00;
 
@@ -137,6 +144,8 @@ class LlamaBridge {
               std::span<const TokenId> tokens);
   // mask[i], F16 bits, for a token at `position` of the sequence; cells of a plan stay hidden.
   void fill_mask(std::int32_t sequence, std::int32_t position, std::span<std::uint16_t> mask);
+  // The same of several rows, whose masks have as many cells: one pass over those of one stream.
+  void fill_masks(std::span<const SeenRow> rows);
   // Every tensor of the KV cache's first stream, with the rows of its cells.
   [[nodiscard]] std::vector<CellRows> cell_rows() const;
   // The cells of a sequence's tokens from `position` on, as many as `cells` has room for. False:

@@ -306,6 +306,31 @@ struct LlamaBridge::Inside {
     }
   }
 
+  // The tokens' places in the books, as llama_decode enters them: it looks for the cells first, by
+  // a rehearsal that takes three times as long as the entry and happens while the GPU waits.
+  void enter(std::int32_t sequence, std::int32_t position,
+             std::span<const std::int32_t> taken_cells, std::span<const TokenId> tokens) {
+    const std::size_t n = tokens.size();
+    std::vector<llama_token> ids(tokens.begin(), tokens.end());
+    std::vector<llama_pos> positions(n);
+    std::iota(positions.begin(), positions.end(), position);
+    std::vector<std::int32_t> counts(n, 1);
+    std::vector<llama_seq_id*> sequences(n, &sequence);
+    llama_ubatch entered{};
+    entered.n_tokens = entered.n_seq_tokens = static_cast<std::uint32_t>(n);
+    entered.n_seqs = entered.n_seqs_unq = entered.n_pos = 1;
+    entered.token = ids.data();
+    entered.pos = positions.data();
+    entered.n_seq_id = counts.data();
+    entered.seq_id = sequences.data();
+    const std::uint32_t stream = cache->get_stream(sequence);
+    llama_kv_cache::slot_info place;
+    place.s0 = place.s1 = stream;
+    place.strm.push_back(static_cast<llama_seq_id>(stream));
+    place.idxs.emplace_back(taken_cells.begin(), taken_cells.end());
+    cache->apply_ubatch(place, entered);
+  }
+
   // One ubatch of a sequence's next tokens; false: they do not fit.
   std::unique_ptr<llama_kv_cache_context> find_cells(std::int32_t sequence, std::int32_t position,
                                                      std::span<const TokenId> tokens) {

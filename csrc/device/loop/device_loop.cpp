@@ -70,6 +70,7 @@ DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, 
       draw_(draw_on(bridge, prepare_step_kernels(model.n_vocab(), limits))),
       lane_draw_(draw_lanes_on(bridge, model.n_vocab(), n_lanes, limits)),
       masked_draw_(draw_on(bridge, prepare_masked_kernels(model.n_vocab(), n_lanes, limits))),
+      controls_(static_cast<std::size_t>(n_lanes)),
       boards_(model.n_vocab(), static_cast<std::size_t>(n_lanes),
               kBoardsPerLane * static_cast<std::size_t>(n_lanes)),
       inputs_(n_lanes, bridge.n_cells()),
@@ -78,7 +79,9 @@ DeviceLoop::DeviceLoop(const Model& model, LlamaBridge& bridge, AddGraph graph, 
       graphs_(bridge, program(Draws::kFree), window_launch(kind)),
       masked_graphs_(bridge, program(Draws::kMasked), window_launch(kind), kMaskedGraphs),
       stepwise_graphs_(bridge, program(Draws::kStepwise), WindowLaunch::kStep, kStepwiseGraphs) {
-  for (std::int32_t i = 0; i < n_lanes; ++i) lanes_.emplace_back(model);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(n_lanes); ++i) {
+    lanes_.emplace_back(model, controls_.place(i));
+  }
   flight_.reserve(lanes_.size());
   flight_rows_.reserve(lanes_.size());
   sequences_.reserve(lanes_.size());
@@ -140,8 +143,10 @@ bool DeviceLoop::try_launch(std::span<Slot* const> slots, const SamplerOf& sampl
     flight_rows_.push_back(window_.row_of(plans[i].stream, i));
     const TokenMask* mask = slots[i]->spec->mask.get();
     flight_[i]->obey(is_masked() && mask != nullptr && !mask->waits() ? mask : nullptr);
-    flight_[i]->begin(*slots[i], std::move(plans[i]), n_steps, stream);
+    flight_[i]->begin(*slots[i], std::move(plans[i]), n_steps);
   }
+  const LaneRange range = flight_range();
+  controls_.upload(range.first, range.n, stream);
   if (slots.size() > 1 || is_masked()) upload_rows();
   n_launched_ = 0;
   fly();
@@ -216,8 +221,24 @@ void DeviceLoop::pause() noexcept {
 
 void DeviceLoop::resume() {
   n_launched_ = n_taken();
-  for (Lane* lane : flight_) lane->go_on(bridge_.stream());
+  for (Lane* lane : flight_) lane->go_on();
+  // After whatever was launched ahead, which does nothing as long as an exit is set.
+  const LaneRange range = flight_range();
+  controls_.clear_exits(range.first, range.n, bridge_.stream());
   fly();
+}
+
+DeviceLoop::LaneRange DeviceLoop::flight_range() const noexcept {
+  LaneRange range{.first = lanes_.size(), .n = 0};
+  std::size_t i = 0;
+  for (const Lane& lane : lanes_) {
+    if (std::ranges::find(flight_, &lane) != flight_.end()) {
+      range.first = std::min(range.first, i);
+      range.n = i + 1 - range.first;
+    }
+    ++i;
+  }
+  return range;
 }
 
 void DeviceLoop::ask_to_leave() noexcept {

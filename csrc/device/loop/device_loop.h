@@ -12,6 +12,7 @@
 
 #include "decode/interruption.h"
 #include "device/lane/lane.h"
+#include "device/lane/lane_controls.h"
 #include "device/lane/lane_inputs.h"
 #include "device/lane/mask_boards.h"
 #include "device/launch/draw_launch.h"
@@ -165,6 +166,12 @@ class DeviceLoop {
   void take_lanes(std::span<Slot* const> slots, const SamplerOf& sampler_of);
   void give_back(Lane& lane, const SamplerOf& sampler_of);
   void upload_rows();
+  // Of the flight's lanes, from the first to the last one.
+  struct LaneRange {
+    std::size_t first;
+    std::size_t n;
+  };
+  [[nodiscard]] LaneRange flight_range() const noexcept;
   // How these slots' tokens can be drawn; a grammar gets a board for its masks. Nothing: not
   // together.
   [[nodiscard]] std::optional<Draws> choose_draws(std::span<Slot* const> slots);
@@ -215,7 +222,8 @@ class DeviceLoop {
   const DrawLaunch draw_;
   const DrawLaunch lane_draw_;    // of several rows
   const DrawLaunch masked_draw_;  // of one or several under grammars
-  std::deque<Lane> lanes_;        // they stay where they are
+  LaneControls controls_;
+  std::deque<Lane> lanes_;  // they stay where they are
   MaskBoards boards_;
   LaneInputs inputs_;
   DeviceArray<LaneRow> rows_;  // of several, or under grammars

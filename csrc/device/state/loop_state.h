@@ -72,6 +72,7 @@ struct LaneControl {
   std::uint32_t stop;            // likewise: the mailbox's, as it was at the draw's beginning
   std::uint32_t mask_step;       // under a grammar: the first step, as the mask board counts
   MaskVerdict verdict;           // likewise: on the step's first draw
+  std::int32_t illegal;          // 1: a logit is NaN or +inf
   std::int32_t cell[kMaxSteps];  // cell of each step's input token
 };
 

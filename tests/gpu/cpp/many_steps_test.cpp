@@ -3,7 +3,10 @@
 //   many_steps_test MODEL.gguf [STEPS [STEPS A TEXT [CACHE TYPE]]]
 //
 // Texts of random tokens; at each the step is made twice in the same cell, by llama_decode and then
-// by the window's graph. 1000 steps, texts of 500, a cache of F16 where nothing is said.
+// by the window's graph. 1000 steps, texts of 500, a cache of F16 where nothing is said. The last
+// step's graph is all that ncu sees with --profile-from-start off.
+#include <cuda_profiler_api.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -39,8 +42,9 @@ struct Compared {
 
 class ManySteps {
  public:
-  ManySteps(const Model& model, LlamaBridge& bridge, OwnStep& own)
+  ManySteps(const Model& model, LlamaBridge& bridge, OwnStep& own, std::int32_t n_steps)
       : model_(model),
+        n_in_all_(n_steps),
         bridge_(bridge),
         graphs_(
             bridge,
@@ -59,7 +63,8 @@ class ManySteps {
     for (std::int32_t position = 0; position < n_steps; ++position) {
       const std::int32_t token = any(random);
       const float* expected = decode(token, position);
-      make(token, position, compared);
+      const bool is_last = compared.n_steps + 1 == n_in_all_;
+      make(token, position, is_last, compared);
       const std::size_t n_bytes = logits_.size() * sizeof(float);
       const bool same = std::memcmp(logits_.data(), expected, n_bytes) == 0;
       if (!same && compared.n_wrong++ == 0) compared.first_wrong = position;
@@ -83,13 +88,15 @@ class ManySteps {
   }
 
   // The same step by the window's graph.
-  void make(std::int32_t token, std::int32_t position, Compared& compared) {
+  void make(std::int32_t token, std::int32_t position, bool is_seen, Compared& compared) {
     const Window window{.stream = 0, .n_kv = bridge_.window_cells(position + 1)};
     compared.n_kv_most = std::max(compared.n_kv_most, window.n_kv);
     const cudaGraphExec_t graph = graphs_.get(window);
     put_inputs(bridge_, window, position, token);
     const cudaStream_t stream = bridge_.stream();
+    if (is_seen) cudaProfilerStart();
     cuda_check(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
+    if (is_seen) cudaProfilerStop();
     cuda_check(cudaMemcpyAsync(logits_.data(), graphs_.logits(window),
                                logits_.size() * sizeof(float), cudaMemcpyDeviceToHost, stream),
                "cudaMemcpyAsync");
@@ -97,6 +104,7 @@ class ManySteps {
   }
 
   const Model& model_;
+  const std::int32_t n_in_all_;
   LlamaBridge& bridge_;
   WindowGraphs graphs_;
   std::vector<float> logits_;
@@ -125,7 +133,7 @@ int main(int argc, char** argv) {
     LlamaBridge bridge(model.context());
     OwnStep own(bridge, StepKernels::kOwn);
     own.prepare(bridge, kPatience);
-    ManySteps steps(model, bridge, own);
+    ManySteps steps(model, bridge, own, n_steps);
     std::mt19937 random(1);
     Compared compared;
     const auto begin = std::chrono::steady_clock::now();
