@@ -2,10 +2,10 @@
 
     python -m tests.bench.crowds.bench_stops MODEL [--loops device] [--streams 1 8]
 
-A stop string is a byte that no text has and a token of the free texts: each such token may complete
-it, and none does. A line says how many of the tokens were such ones, how many tokens a second all
-streams had together while all decoded, and the ratio to the same streams without stop strings. The
-tokens must be the same.
+A stop string is a byte that no text has and a token of the free texts, so none is ever completed. A
+line says how many of the texts' tokens pause, those that begin with the end of a stop string, how
+many tokens a second all streams had together while all decoded, the ratio to the same streams
+without stop strings, and how many texts are the same with and without.
 """
 
 import argparse
@@ -66,13 +66,14 @@ async def run(model: Path, loop: Loop, n_streams: int, n_tokens: int, n_runs: in
             some = dict.fromkeys(piece for piece in pieces[:: len(pieces) // n_stops] if piece)
             stop = tuple(b"\x01" + piece for piece in some)
             await engine.compile_stop(stop)
-            n_pauses = sum(any(each[1:].endswith(p) for each in stop) for p in pieces if p)
+            ends = tuple(each[i:] for each in stop for i in range(1, len(each)))
+            n_pauses = sum(piece.startswith(ends) for piece in pieces)
             runs = [await streams(engine, stop, n_streams, n_tokens) for _ in range(n_runs)]
             rates = [rate for rate, _ in runs]
             same = sum(one == before for one, before in zip(runs[-1][1], tokens, strict=True))
             print(
                 f"{loop}, {n_streams} streams, {len(stop)} stops:",
-                f"{n_pauses / len(pieces):.1%} of the tokens may end one,",
+                f"{n_pauses / len(pieces):.1%} of the tokens pause,",
                 f"tokens/s {[round(rate) for rate in rates]}, {max(rates) / free:.2f} of none;",
                 f"texts the same: {same}",
                 flush=True,
