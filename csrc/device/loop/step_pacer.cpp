@@ -43,10 +43,12 @@ void StepPacer::put_back() noexcept {
 }
 
 void StepPacer::arrived(Clock::time_point now, int n) noexcept {
-  // Wake-ups are late by what the machine takes for them, which the lead makes up for; but where
-  // this thread was held up, or did not sleep, only the clock knows when the look was.
-  const auto found = n_looks_ == 0 || now - look_ > 4 * patience() ? now : look_;
+  // Wake-ups are late by what the machine takes for them, which the lead makes up for: the token
+  // had come about when the look was to be. Where this thread was held up for much of a step, or
+  // did not sleep, only the clock knows when the look was.
   Wait& wait = this->wait();
+  const bool is_held = n_looks_ == 0 || now - look_ > wait.expected / 2;
+  const auto found = is_held ? now : look_;
   if (is_first_) {
     // Launches are few, and looks in vain for their first tokens cost little; but a late one may
     // have the GPU wait.
@@ -57,7 +59,12 @@ void StepPacer::arrived(Clock::time_point now, int n) noexcept {
     look_earlier(wait, wait.lead / 2, 1024, 8);
   }
   const Duration step = (found - last_) / std::max(n, 1);
-  if (!is_lost_ || n > 1) learn(wait.expected, step, n);
+  if (is_held) {
+    // What held it up is in the time, but a machine may hold up each look.
+    wait.expected += error_of(wait.expected, step) / 32;
+  } else if (!is_lost_ || n > 1) {
+    learn(wait.expected, step, n);
+  }
   if (is_first_) {
     wait.expected = std::min(wait.expected, step);
     // Steps are taken to be longer than they are: the loop is left again and again before there is
@@ -77,9 +84,13 @@ void StepPacer::look_earlier(Wait& wait, Duration by, int least, int most) const
   wait.lead = std::clamp<Duration>(lead, wait.expected / least, wait.expected / most);
 }
 
-void StepPacer::learn(Duration& expected, Duration step, int n) noexcept {
+StepPacer::Duration StepPacer::error_of(Duration expected, Duration step) noexcept {
   // What held everything up once is no step.
-  const Duration error = std::min(step, 2 * expected) - expected;
+  return std::min(step, 2 * expected) - expected;
+}
+
+void StepPacer::learn(Duration& expected, Duration step, int n) noexcept {
+  const Duration error = error_of(expected, step);
   if (std::chrono::abs(error) > expected / 8) {
     expected += error / 2;
   } else if (n == 1) {

@@ -45,6 +45,8 @@ class StepPacer {
   // The look at hand found the token, and the next one for one like it comes earlier; unless this
   // one has made others in vain. least, most: parts of what is expected that the lead may be.
   void look_earlier(Wait& wait, Duration by, int least, int most) const noexcept;
+  // By how much longer a step is than expected.
+  [[nodiscard]] static Duration error_of(Duration expected, Duration step) noexcept;
   // n tokens took `step` each.
   static void learn(Duration& expected, Duration step, int n) noexcept;
 
