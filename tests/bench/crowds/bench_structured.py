@@ -9,18 +9,16 @@ engine, how many tokens the GPU drew, how many of these its loop drew under the 
 and of how many it asked, because their masks were late.
 """
 
-import argparse
-import asyncio
 import json
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
-from engine_ext import Engine, EngineConfig, EventKind, Grammar, SamplingParams, SequenceRequest
+from engine_ext import Engine, Grammar
+from tests.bench.crowds.engine_crowd import crowd, crowd_config, run_crowds
 from tests.gpu.test_device_loop import Loop
 from unpaced.grammar.spec import GrammarSpec
 from unpaced.request.compiled_grammar import compile_grammar
 
-PROMPT: Final = [(7 * i + 1) % 1000 for i in range(16)]
 FIELDS: Final = {
     "name": {"type": "string", "maxLength": 40},
     "city": {"type": "string"},
@@ -45,40 +43,15 @@ SPECS: Final = {
 }
 
 
-async def times_of(engine: Engine, request: SequenceRequest) -> list[int]:
-    """When the request's tokens were published, microseconds."""
-    return [e.t_us async for e in engine.submit(request) if e.kind == EventKind.TOKEN]
-
-
 async def speed(engine: Engine, grammar: Grammar | None, n_streams: int, n_tokens: int) -> float:
-    """Tokens a second of all streams together, while all of them decode."""
-    requests = [
-        SequenceRequest(
-            prompt=[*PROMPT, i + 1],
-            sampling=SamplingParams(seed=i, ignore_eos=True),
-            max_tokens=n_tokens,
-            grammar=grammar,
-        )
-        for i in range(n_streams)
-    ]
-    times = await asyncio.gather(*(times_of(engine, request) for request in requests))
-    begin, end = max(t[0] for t in times), min(t[-1] for t in times)
-    n = sum(sum(begin < t <= end for t in stream) for stream in times)
-    return n * 1e6 / (end - begin)
+    """Tokens a second of all streams together."""
+    rate, _ = await crowd(engine, n_streams, n_tokens, grammar=grammar)
+    return rate
 
 
 async def run(model: Path, loop: Loop, n_streams: int, n_tokens: int, n_runs: int) -> None:
     """One engine's lines."""
-    config = EngineConfig(
-        model_path=model,
-        n_ctx=max(4096, n_streams * (n_tokens + 256)),
-        n_slots=n_streams,
-        n_lanes=min(n_streams, 8),
-        kv_unified=True,
-        n_threads=1,
-        decode_loop=loop,
-    )
-    async with Engine(config) as engine:
+    async with Engine(crowd_config(model, loop, n_streams, n_tokens)) as engine:
         grammars: dict[str, Grammar | None] = {"free": None}
         for name, spec in SPECS.items():
             grammars[name] = await compile_grammar(engine, spec)
@@ -100,19 +73,5 @@ async def run(model: Path, loop: Loop, n_streams: int, n_tokens: int, n_runs: in
             )
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--loops", nargs="+", choices=get_args(Loop), default=["host", "device"])
-    parser.add_argument("--streams", nargs="+", type=int, default=[1, 8])
-    parser.add_argument("--tokens", type=int, default=300)
-    parser.add_argument("--runs", type=int, default=3)
-    args = parser.parse_args()
-    for loop in args.loops:
-        for n_streams in args.streams:
-            asyncio.run(run(args.model, loop, n_streams, args.tokens, args.runs))
-
-
 if __name__ == "__main__":
-    main()
+    run_crowds(__doc__, run)
