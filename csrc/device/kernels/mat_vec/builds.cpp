@@ -33,8 +33,8 @@ constexpr Build kOneColumnOfQuads[] = {
     {.rows = 2, .producer = true, .blocks_per_multiprocessor = 2},
 };
 
-// Builds for several: in the order of up to four, teams of as many warps as ggml has, or of two
-// columns each warp alone; in that of more each warp alone.
+// Builds for several: in the order of up to four, teams of as many warps as ggml has, or each warp
+// alone, as of eight columns; in the order of more each warp alone.
 constexpr Build several_columns(std::int32_t columns, std::int32_t blocks, std::int32_t bytes) {
   return {.rows = 4,
           .columns = columns,
@@ -45,7 +45,7 @@ constexpr Build several_columns(std::int32_t columns, std::int32_t blocks, std::
 
 }  // namespace
 
-std::vector<Build> builds_for(const MatVec& mat_vec, bool has_quads) {
+std::vector<Build> builds_for(const MatVec& mat_vec, bool has_quads, bool has_compact) {
   if (!is_quantised(mat_vec.matrices[0].format))
     return {{.rows = 2, .blocks_per_multiprocessor = 2}, {.rows = 2}};
   // One column in the order of several: what is left of those that were divided among launches.
@@ -58,16 +58,25 @@ std::vector<Build> builds_for(const MatVec& mat_vec, bool has_quads) {
   if (mat_vec.order_columns > 4) {
     for (const std::int32_t bytes : {9216, 4608})
       builds.push_back({.rows = 4, .columns = columns, .stage_bytes = bytes});
+    if (has_compact && columns == 8)
+      builds.push_back({.rows = 4, .columns = 8, .compact = true, .stage_bytes = 2304});
+    return builds;
+  }
+  // A warp holds all four sums of so many rows and columns, and waits for no other one.
+  if (columns == 8) {
+    for (const std::int32_t bytes : {9216, 4608})
+      builds.push_back({.rows = 2, .columns = 8, .stage_bytes = bytes});
+    if (has_compact)
+      builds.push_back({.rows = 2, .columns = 8, .compact = true, .stage_bytes = 2304});
     return builds;
   }
   for (const std::int32_t blocks : {2, 1}) {
     for (const std::int32_t bytes : {9216, 4608})
       builds.push_back(several_columns(columns, blocks, bytes));
   }
-  // A warp holds all four sums of so many rows and columns, and waits for no other one.
-  if (columns > 2) {
+  if (columns == 4) {
     for (const std::int32_t bytes : {9216, 4608})
-      builds.push_back({.rows = columns == 4 ? 4 : 2, .columns = columns, .stage_bytes = bytes});
+      builds.push_back({.rows = 4, .columns = 4, .stage_bytes = bytes});
     return builds;
   }
   builds.push_back({.rows = 2, .columns = 2, .blocks_per_multiprocessor = 2});

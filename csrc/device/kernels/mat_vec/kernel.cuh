@@ -76,8 +76,8 @@ void launch_shape(const Plan& plan, const Card& card, cudaStream_t stream) {
          card, stream, plan.task);
 }
 
-// Several columns. A team of warps shares them where kWide; else a warp by itself has all of them:
-// few of ggml's warps, whose sums it can hold.
+// Several columns. A team of warps shares them where kWide, up to four: for eight it has too few
+// registers. Else a warp by itself has all of them: few of ggml's warps, whose sums it can hold.
 template <class Format, int kWarps, bool kWide>
 void launch_columns(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
   switch (build.columns) {
@@ -86,7 +86,11 @@ void launch_columns(const Build& build, const Plan& plan, const Card& card, cuda
     case 4:
       return launch_shape<Shape<Format, kWarps, 4, 4, kWide, 0>>(plan, card, stream);
     default:
-      return launch_shape<Shape<Format, kWarps, 4, 8, kWide, 0>>(plan, card, stream);
+      if constexpr (!kWide && HasQuads<Format>) {
+        if (build.compact)
+          return launch_shape<Shape<Compact<Format>, kWarps, 4, 8, false, 0>>(plan, card, stream);
+      }
+      if constexpr (!kWide) launch_shape<Shape<Format, kWarps, 4, 8, false, 0>>(plan, card, stream);
   }
 }
 
@@ -105,6 +109,10 @@ void launch_column(const Build& build, const Plan& plan, const Card& card, cudaS
 template <class Format, int kWarps>
 void launch_alone(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
   if constexpr (!kIsQuad<Format>) {
+    if constexpr (HasQuads<Format>) {
+      if (build.compact)
+        return launch_shape<Shape<Compact<Format>, kWarps, 2, 8, false, 0>>(plan, card, stream);
+    }
     if (build.columns == 8)
       return launch_shape<Shape<Format, kWarps, 2, 8, false, 0>>(plan, card, stream);
     if (build.columns == 4)
@@ -164,8 +172,9 @@ void launch_column_pair(const Build& build, const PlanPair& plans, const Card& c
       return launch_shapes<Shape<First, kWarps, 4, 4, kWide, 0>,
                            Shape<Second, kWarps, 4, 4, kWide, 0>>(plans, card, stream);
     default:
-      return launch_shapes<Shape<First, kWarps, 4, 8, kWide, 0>,
-                           Shape<Second, kWarps, 4, 8, kWide, 0>>(plans, card, stream);
+      if constexpr (!kWide)
+        launch_shapes<Shape<First, kWarps, 4, 8, false, 0>, Shape<Second, kWarps, 4, 8, false, 0>>(
+            plans, card, stream);
   }
 }
 

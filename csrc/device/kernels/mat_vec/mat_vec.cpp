@@ -28,17 +28,24 @@ struct Format {
   mat_vec::FormatFacts facts;
   mat_vec::LaunchFormat launch;
   std::optional<mat_vec::FormatFacts> quads = {};
+  std::optional<mat_vec::FormatFacts> compact = {};
+
+  [[nodiscard]] const mat_vec::FormatFacts& facts_for(const Build& build) const {
+    return build.quads ? *quads : build.compact ? *compact : facts;
+  }
 };
 
+template <class Kind>
+constexpr Format with_quads(WeightFormat name, mat_vec::LaunchFormat launch) {
+  return {name, mat_vec::facts_of<Kind>(), launch, mat_vec::facts_of<mat_vec::Quad<Kind>>(),
+          mat_vec::facts_of<mat_vec::Compact<Kind>>()};
+}
+
 constexpr std::array<Format, 11> kFormats = {{
-    {WeightFormat::kQ4_K, mat_vec::facts_of<mat_vec::Q4K>(), mat_vec::launch_q4_k,
-     mat_vec::facts_of<mat_vec::Quad<mat_vec::Q4K>>()},
-    {WeightFormat::kQ5_K, mat_vec::facts_of<mat_vec::Q5K>(), mat_vec::launch_q5_k,
-     mat_vec::facts_of<mat_vec::Quad<mat_vec::Q5K>>()},
-    {WeightFormat::kQ6_K, mat_vec::facts_of<mat_vec::Q6K>(), mat_vec::launch_q6_k,
-     mat_vec::facts_of<mat_vec::Quad<mat_vec::Q6K>>()},
-    {WeightFormat::kQ8_0, mat_vec::facts_of<mat_vec::Q8_0>(), mat_vec::launch_q8_0,
-     mat_vec::facts_of<mat_vec::Quad<mat_vec::Q8_0>>()},
+    with_quads<mat_vec::Q4K>(WeightFormat::kQ4_K, mat_vec::launch_q4_k),
+    with_quads<mat_vec::Q5K>(WeightFormat::kQ5_K, mat_vec::launch_q5_k),
+    with_quads<mat_vec::Q6K>(WeightFormat::kQ6_K, mat_vec::launch_q6_k),
+    with_quads<mat_vec::Q8_0>(WeightFormat::kQ8_0, mat_vec::launch_q8_0),
     {WeightFormat::kQ4_0, mat_vec::facts_of<mat_vec::Q4_0>(), mat_vec::launch_q4_0},
     {WeightFormat::kQ5_0, mat_vec::facts_of<mat_vec::Q5_0>(), mat_vec::launch_q5_0},
     {WeightFormat::kIq4Xs, mat_vec::facts_of<mat_vec::Iq4Xs>(), mat_vec::launch_iq4_xs},
@@ -219,15 +226,17 @@ std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, cons
   std::vector<Variant> variants;
   if (parts.each.empty()) return variants;
   const bool quads = has_quads(mat_vec, parts, card);
-  for (const Build& build : mat_vec::builds_for(mat_vec, quads)) {
+  // Rows so long that it is needed have one format, in every model.
+  const bool compact = parts.formats.size() == 1 && parts.formats.front()->compact.has_value();
+  for (const Build& build : mat_vec::builds_for(mat_vec, quads, compact)) {
     if (!suits(build, mat_vec, parts, card)) continue;
     Variant variant{build, {}};
     for (std::size_t i = 0; i < parts.each.size(); ++i) {
       const MatVec& part = parts.each[i];
       const Format& format = *parts.formats[i];
-      const auto plan = mat_vec::plan_mat_vec(part, build.quads ? *format.quads : format.facts,
-                                              mat_vec::ggml_warps(part, card), build, card,
-                                              n_bytes(part) / n_bytes(mat_vec));
+      const auto plan =
+          mat_vec::plan_mat_vec(part, format.facts_for(build), mat_vec::ggml_warps(part, card),
+                                build, card, n_bytes(part) / n_bytes(mat_vec));
       if (plan) variant.plans.push_back(*plan);
     }
     if (variant.plans.size() == parts.each.size()) variants.push_back(std::move(variant));

@@ -130,7 +130,7 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   }
   const std::int32_t vectors = std::max(task.n_inputs, build.columns);
   const std::int64_t inputs =
-      build.held ? 0 : std::int64_t{vectors} * task.n_steps * format.input_words * 4 * kLanes;
+      build.held ? 0 : std::int64_t{vectors} * task.n_steps * format.input_bytes;
   const std::int32_t sums =
       build.wide || build.quads ? n_teams * warps * build.rows * build.columns * 4 * kLanes : 0;
   // Each block takes a kilobyte that is not its own, and has its barriers outside.

@@ -8,6 +8,7 @@
 #include "device/kernels/card.h"
 #include "device/kernels/mat_vec.h"
 #include "device/kernels/mat_vec/block/task.h"
+#include "device/kernels/weights/compact_inputs.h"
 #include "device/kernels/weights/lane_quads.h"
 
 namespace unpaced::mat_vec {
@@ -22,7 +23,7 @@ struct FormatFacts {
   std::int32_t values;  // of a block
   std::int32_t bytes;
   std::int32_t threads;       // of ggml's that share a block, or of quads of them
-  std::int32_t input_words;   // of a thread's part of a block
+  std::int32_t input_bytes;   // of a step in shared memory (stored_inputs.h)
   std::int32_t alignment;     // of a block
   std::int32_t source_bytes;  // of the input, for one block
   std::int32_t lane_threads;  // ggml's threads of which a lane does the work
@@ -33,7 +34,7 @@ constexpr FormatFacts facts_of() {
   return {Format::kValues,
           Format::kBytes,
           Format::kThreads,
-          Format::kInputWords,
+          StoredInputs<Format>::kStepBytes,
           Format::kAlignment,
           Format::kSources * int{sizeof(typename Format::Source)},
           kIsQuad<Format> ? kQuad : 1};
@@ -47,6 +48,7 @@ struct Build {
   bool held = false;         // inputs stay in registers
   bool quads = false;        // lanes do four of ggml's threads' work each
   bool producer = false;     // a warp of each block does nothing but fetch
+  bool compact = false;      // inputs take less shared memory (compact_inputs.h)
   std::int32_t blocks_per_multiprocessor = 1;
   // Two: a block leaves room for one of the next launch, which then fetches its first weights
   // beside it.

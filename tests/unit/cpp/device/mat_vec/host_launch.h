@@ -27,9 +27,8 @@ void run(const mat_vec::Plan& plan) {
 template <class Format, int kWarps>
 void run_wide(const mat_vec::Build& build, const mat_vec::Plan& plan) {
   using mat_vec::Shape;
-  return build.columns == 2   ? run<Shape<Format, kWarps, 4, 2, true, 0>>(plan)
-         : build.columns == 4 ? run<Shape<Format, kWarps, 4, 4, true, 0>>(plan)
-                              : run<Shape<Format, kWarps, 4, 8, true, 0>>(plan);
+  return build.columns == 2 ? run<Shape<Format, kWarps, 4, 2, true, 0>>(plan)
+                            : run<Shape<Format, kWarps, 4, 4, true, 0>>(plan);
 }
 
 template <class Format, int kWarps, bool kProducer>
@@ -52,6 +51,12 @@ void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
   if constexpr (!mat_vec::kIsQuad<Format>) {
     constexpr int kHeld = mat_vec::kHeldValues / mat_vec::Step<Format>::kValues;
     if (build.held) return run<Shape<Format, kWarps, 2, 1, false, kHeld>>(plan);
+  }
+  if constexpr (mat_vec::HasQuads<Format>) {
+    using mat_vec::Compact;
+    if (build.compact && plan.warps != kWarps)
+      return run<Shape<Compact<Format>, kWarps / 2, 4, 8, false, 0>>(plan);
+    if (build.compact) return run<Shape<Compact<Format>, kWarps, 2, 8, false, 0>>(plan);
   }
   if (!build.wide && build.columns > 1) {
     if (mat_vec::kIsQuad<Format> || plan.warps == kWarps) {

@@ -92,13 +92,19 @@ TEST(a_prompts_columns_have_the_bits_of_so_many) {
     product.rows = {40, 11, 13};
     CHECK_EQ(check_variants(product, ++seed), 1);
   }
-  // Long rows: the columns in two launches, or more, of the same order.
+  // Long rows: the columns in two launches, or more, of the same order; where what lanes have in
+  // common is stored once, in one.
   for (const int n : {5, 8}) {
-    Product product = {.format = &q4, .n_values = 14336, .rows = {5}, .n_columns = n};
-    product.order_columns = n;
-    Data data(product, ++seed);
-    CHECK_EQ(n_mat_vec_launches(data.mat_vec(), kCard), 2);
-    CHECK_EQ(check_variants(product, ++seed), 2);
+    for (const GgmlFormat* format : {&q4, &q6, &named("Q4_0")}) {
+      const int asked = format == &q4 || format == &q6 ? 1 : 2;
+      for (const int order : {1, n}) {
+        Product product = {.format = format, .n_values = 14336, .rows = {5}, .n_columns = n};
+        product.order_columns = order;
+        Data data(product, ++seed);
+        CHECK_EQ(n_mat_vec_launches(data.mat_vec(), kCard), asked);
+        CHECK_EQ(check_variants(product, ++seed), asked);
+      }
+    }
   }
   // Another kernel of ggml's takes so many there.
   Product product = {.format = &q4, .n_values = 2048, .rows = {21}, .n_columns = 6};
