@@ -141,6 +141,32 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         r"(        case  80: \{\n(?:.*\n)*?)(        default: \{\n)",
         r"#if defined(GGML_USE_HIP) || defined(GGML_USE_MUSA)\n\1#endif\n\2",
     ),
+    # Most of a small file's time goes to the headers that it has in common with the others, and a
+    # part of each template instance's.
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cuda/CMakeLists.txt",
+        r"(    ggml_add_backend_library\(ggml-cuda\n(?:.*\n)*?\s*\)\n)",
+        r"\1"
+        "    foreach(source ${GGML_SOURCES_CUDA})\n"
+        '        file(SIZE "${source}" bytes)\n'
+        "        set(group)\n"
+        '        if(source MATCHES "template-instances/(fattn-mma|mmf|mmq)")\n'
+        "            set(group instances)\n"
+        "            set(at_once 2)\n"
+        '        elseif(NOT source MATCHES "template-instances/" AND bytes LESS 10000)\n'
+        "            set(group small)\n"
+        "            set(at_once 8)\n"
+        "        endif()\n"
+        "        if(group)\n"
+        "            list(APPEND ${group}_files ${source})\n"
+        "            list(LENGTH ${group}_files n)\n"
+        '            math(EXPR number "(${n} - 1) / ${at_once}")\n'
+        "            set_source_files_properties(${source}\n"
+        "                                        PROPERTIES UNITY_GROUP ${group}_${number})\n"
+        "        endif()\n"
+        "    endforeach()\n"
+        "    set_target_properties(ggml-cuda PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)\n",
+    ),
     # The CPU backend takes its work buffer with new[], which promises 16 bytes. Attention's
     # accumulator lies in it and is read and written for every cell of the KV cache: where it
     # crosses the end of a page, by luck of the addresses, a prompt takes twice as long

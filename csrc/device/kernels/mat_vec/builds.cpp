@@ -58,7 +58,8 @@ std::vector<Build> builds_for(const MatVec& mat_vec, bool has_quads, bool has_co
   if (mat_vec.order_columns > 4) {
     for (const std::int32_t bytes : {9216, 4608})
       builds.push_back({.rows = 4, .columns = columns, .stage_bytes = bytes});
-    if (has_compact && columns == 8)
+    // With fewer ggml's kernel is the quicker one there.
+    if (has_compact && mat_vec.n_columns > 6)
       builds.push_back({.rows = 4, .columns = 8, .compact = true, .stage_bytes = 2304});
     return builds;
   }
