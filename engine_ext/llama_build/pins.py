@@ -142,7 +142,7 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         r"#if defined(GGML_USE_HIP) || defined(GGML_USE_MUSA)\n\1#endif\n\2",
     ),
     # Most of a small file's time goes to the headers that it has in common with the others, and a
-    # part of each template instance's.
+    # part of each product's template instances.
     (
         "vendor/llama.cpp/ggml/src/ggml-cuda/CMakeLists.txt",
         r"(    ggml_add_backend_library\(ggml-cuda\n(?:.*\n)*?\s*\)\n)",
@@ -150,7 +150,7 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         "    foreach(source ${GGML_SOURCES_CUDA})\n"
         '        file(SIZE "${source}" bytes)\n'
         "        set(group)\n"
-        '        if(source MATCHES "template-instances/(fattn-mma|mmf|mmq)")\n'
+        '        if(source MATCHES "template-instances/mm[fq]")\n'
         "            set(group instances)\n"
         "            set(at_once 2)\n"
         '        elseif(NOT source MATCHES "template-instances/" AND bytes LESS 10000)\n'
