@@ -141,28 +141,19 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         r"(        case  80: \{\n(?:.*\n)*?)(        default: \{\n)",
         r"#if defined(GGML_USE_HIP) || defined(GGML_USE_MUSA)\n\1#endif\n\2",
     ),
-    # Most of a small file's time goes to the headers that it has in common with the others, and a
-    # part of each product's template instances.
+    # Most of a small file's time goes to the headers that it has in common with the others.
     (
         "vendor/llama.cpp/ggml/src/ggml-cuda/CMakeLists.txt",
         r"(    ggml_add_backend_library\(ggml-cuda\n(?:.*\n)*?\s*\)\n)",
         r"\1"
         "    foreach(source ${GGML_SOURCES_CUDA})\n"
         '        file(SIZE "${source}" bytes)\n'
-        "        set(group)\n"
-        '        if(source MATCHES "template-instances/mm[fq]")\n'
-        "            set(group instances)\n"
-        "            set(at_once 2)\n"
-        '        elseif(NOT source MATCHES "template-instances/" AND bytes LESS 10000)\n'
-        "            set(group small)\n"
-        "            set(at_once 8)\n"
-        "        endif()\n"
-        "        if(group)\n"
-        "            list(APPEND ${group}_files ${source})\n"
-        "            list(LENGTH ${group}_files n)\n"
-        '            math(EXPR number "(${n} - 1) / ${at_once}")\n'
+        '        if(bytes LESS 10000 AND NOT source MATCHES "template-instances/")\n'
+        "            list(APPEND small_files ${source})\n"
+        "            list(LENGTH small_files n)\n"
+        '            math(EXPR number "(${n} - 1) / 8")\n'
         "            set_source_files_properties(${source}\n"
-        "                                        PROPERTIES UNITY_GROUP ${group}_${number})\n"
+        "                                        PROPERTIES UNITY_GROUP small_${number})\n"
         "        endif()\n"
         "    endforeach()\n"
         "    set_target_properties(ggml-cuda PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)\n",
