@@ -28,7 +28,6 @@ from tests.bench.rig.device_servers import (
     all_servers,
     decode_loop,
     gpu_memory_mib,
-    gpu_name,
     measure,
     our_server,
     pause,
@@ -290,7 +289,7 @@ def main() -> None:
     report = {
         "command": f"python -m tests.bench.bench_device {arguments.part} "
         f"--repeats {arguments.repeats} --n {arguments.n} --model {models} --peer PEER",
-        "hardware": f"{gpu_name()}; {describe_hardware()}",
+        "hardware": describe_hardware(),
         "results": results,
     }
     if arguments.out is not None:

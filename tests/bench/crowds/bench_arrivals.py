@@ -133,8 +133,9 @@ def main() -> None:
     for one in report["rounds"]:
         kinds.update({name: one.get(name, 0) for name in Outcome.KINDS})
     report |= {
-        "command": f"python -m tests.bench.crowds.bench_arrivals --minutes {options.minutes:g} -- "
-        + " ".join(options.flags),
+        "command": f"python -m tests.bench.crowds.bench_arrivals --minutes {options.minutes:g} "
+        f"--round {options.round:g} --bound {options.bound:g} --seed {options.seed} "
+        f"--model {options.model.name} -- {' '.join(options.flags)}",
         "hardware": describe_hardware(),
         "requests": dict(kinds),
         "tokens": sum(one["n_tokens"] for one in report["rounds"]),

@@ -110,12 +110,6 @@ def gpu_memory_mib() -> int:
     return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
-def gpu_name() -> str:
-    """Name and driver of the first GPU. Source: nvidia-smi."""
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "-i", "0"]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
-
-
 def pause() -> None:
     """Between measurements: what the last request left to do is done."""
     time.sleep(0.2)
