@@ -144,33 +144,73 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         r"(        case  80: \{\n(?:.*\n)*?)(        default: \{\n)",
         r"#if defined(GGML_USE_HIP) || defined(GGML_USE_MUSA)\n\1#endif\n\2",
     ),
-    # Most of a small file's time goes to the headers that it has in common with the others, and a
-    # sixth of that of products' instances. Attention's header does not bear two in one file.
+    # Eight of attention's kernels were compiled twice, in the file that chooses among them as well:
+    # nothing declared them there.
+    (
+        "vendor/llama.cpp/ggml/src/ggml-cuda/fattn-mma-f16.cuh",
+        r"(// For GLM 4\.7 Flash\n)",
+        "".join(
+            f"extern DECL_FATTN_MMA_F16_CASE({case});\n"
+            for case in (
+                *("192, 128, 1, 8", "192, 128, 2, 8", "192, 128, 4, 8", "192, 128, 8, 8"),
+                *("192, 128, 1, 16", "192, 128, 2, 16", "192, 128, 4, 16", "576, 512, 2, 4"),
+            )
+        )
+        + r"\1",
+    ),
+    # Most of a file's time goes to the headers that it has in common with the others, a tenth of
+    # that of templates' instances. So they are compiled in groups, for which three headers lack a
+    # guard. The largest are long enough by themselves, and one has names that another has, too.
+    *(
+        (f"vendor/llama.cpp/ggml/src/ggml-cuda/fattn-{it}.cuh", r"\A", "#pragma once\n")
+        for it in ("mma-f16", "tile", "vec")
+    ),
     (
         "vendor/llama.cpp/ggml/src/ggml-cuda/CMakeLists.txt",
         r"(    ggml_add_backend_library\(ggml-cuda\n(?:.*\n)*?\s*\)\n)",
         r"\1"
+        "    set(size_of_mmf 4)\n"
+        "    set(size_of_mmq 3)\n"
+        "    set(size_of_fattn-mma 3)\n"
+        "    set(size_of_fattn-tile 2)\n"
+        "    set(size_of_fattn-vec 4)\n"
+        "    set(size_of_others 8)\n"
         "    foreach(source ${GGML_SOURCES_CUDA})\n"
         '        file(SIZE "${source}" bytes)\n'
-        '        if(source MATCHES "template-instances/mmf-")\n'
-        "            set(group mmf)\n"
-        "            set(size 4)\n"
-        '        elseif(source MATCHES "template-instances/mmq-")\n'
-        "            set(group mmq)\n"
-        "            set(size 2)\n"
-        '        elseif(bytes LESS 10000 AND NOT source MATCHES "template-instances/")\n'
-        "            set(group small)\n"
-        "            set(size 8)\n"
+        '        if(source MATCHES "template-instances/(mmf|mmq|fattn-[a-z]+)-")\n'
+        "            set(group ${CMAKE_MATCH_1})\n"
+        '        elseif(bytes LESS 50000 AND NOT source MATCHES "conv2d-dw")\n'
+        "            set(group others)\n"
         "        else()\n"
         "            continue()\n"
         "        endif()\n"
         "        list(APPEND files_of_${group} ${source})\n"
         "        list(LENGTH files_of_${group} n)\n"
-        '        math(EXPR number "(${n} - 1) / ${size}")\n'
+        '        math(EXPR number "(${n} - 1) / ${size_of_${group}}")\n'
         "        set_source_files_properties(${source}\n"
         "                                    PROPERTIES UNITY_GROUP ${group}_${number})\n"
         "    endforeach()\n"
-        "    set_target_properties(ggml-cuda PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)\n",
+        "    set_target_properties(ggml-cuda PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)\n"
+        "    # It compares and launches graphs for each token of the host's loop.\n"
+        "    set_source_files_properties(ggml-cuda.cu PROPERTIES COMPILE_OPTIONS -O3)\n",
+    ),
+    # So does most of llama.cpp's own: it has groups for its models alone.
+    (
+        "vendor/llama.cpp/src/CMakeLists.txt",
+        r"# exclude non-model sources from unity build\n"
+        r"set_source_files_properties\((?:.*\n)*?.*\)\n",
+        "set_target_properties(llama PROPERTIES UNITY_BUILD_MODE GROUP)\n"
+        "set(size_of_CORE 6)\n"
+        "set(size_of_MODELS 16)\n"
+        "foreach(group CORE MODELS)\n"
+        "    set(n 0)\n"
+        "    foreach(source ${LLAMA_${group}_SOURCES})\n"
+        '        math(EXPR number "${n} / ${size_of_${group}}")\n'
+        '        math(EXPR n "${n} + 1")\n'
+        "        set_source_files_properties(${source}\n"
+        "                                    PROPERTIES UNITY_GROUP ${group}_${number})\n"
+        "    endforeach()\n"
+        "endforeach()\n",
     ),
     # The CPU backend takes its work buffer with new[], which promises 16 bytes. Attention's
     # accumulator lies in it and is read and written for every cell of the KV cache: where it
