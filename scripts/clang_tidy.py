@@ -2,8 +2,8 @@
 
 A file that was clean is not looked at again until it, a header of ours that it includes, the checks
 or the tool change: .build/cache/clang-tidy.json has what was clean. The others of a folder of csrc/
-are looked at as one file, as they are compiled for the tests: most of the time goes to headers. If
-that is not clean, each is looked at by itself. Files that need headers which are not on every
+and of the tests are looked at as one file, as they are compiled: most of the time goes to headers.
+If that is not clean, each is looked at by itself. Files that need headers which are not on every
 machine, CUDA's and Relacy's, are left out.
 """
 
@@ -68,12 +68,23 @@ def key_of(path: Path) -> str:
 
 
 def groups_of(files: list[str]) -> list[list[str]]:
-    """A folder's files together where they are compiled together; tests have a main() each."""
+    """A folder's files together, but those that are a program of their own."""
     groups: list[list[str]] = []
-    for folder, its in groupby(files, key=os.path.dirname):
-        together = [*its]
-        groups += [together] if folder.startswith("csrc/") else [[file] for file in together]
+    for _, its in groupby(files, key=os.path.dirname):
+        together: list[str] = []
+        for file in its:
+            if is_one_of_several(file):
+                together.append(file)
+            else:
+                groups.append([file])
+        groups += [together] if together else []
     return groups
+
+
+def is_one_of_several(file: str) -> bool:
+    """Whether a file can be compiled with others: csrc/ has it, or it is a test in a namespace."""
+    own = f"namespace {Path(file).stem} {{\n"
+    return file.startswith("csrc/") or own in text_of(ROOT / file)
 
 
 def look_at_group(files: list[str]) -> list[tuple[str, str]]:

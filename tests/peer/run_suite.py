@@ -55,9 +55,11 @@ def read_exceptions() -> dict[str, str]:
 
 
 def run_suite(
-    server: Sequence[str], cases: Sequence[str], *, port: int, n_workers: int
+    server: Sequence[str], cases: Sequence[str], *, port: int, n_workers: int, forked: bool = False
 ) -> dict[str, Result]:
     """Results by case. Each worker takes the next case that none has; its port is `port` plus i.
+
+    `forked`: whatever `server` is, ours is forked from a process that has imported what it needs.
 
     Raises: RuntimeError with pytest's output if a worker did not get as far as a result.
     """
@@ -81,6 +83,8 @@ def run_suite(
             # have a core each. Both servers know this variable.
             "LLAMA_ARG_THREADS": str(max(1, len(os.sched_getaffinity(0)) // n_workers)),
         }
+        if forked:
+            env["UNPACED_SUITE_FORKED"] = "1"
         with ThreadPoolExecutor(n_workers) as workers:
             runs = [
                 workers.submit(_run_worker, files, folder / str(i), {"PORT": str(port + i)} | env)
@@ -101,7 +105,7 @@ def _run_worker(files: Sequence[str], folder: Path, more: dict[str, str]) -> dic
     command += ["-p", "no:timeout", "-c", "pytest.ini", *(f"unit/{name}.py" for name in files)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env |= more | {
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parents[1]}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "LLAMA_CACHE": str(folder / "cache"),
         "UNPACED_SUITE_RESULTS": str(results),

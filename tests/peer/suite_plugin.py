@@ -6,6 +6,7 @@ UNPACED_SUITE_MODEL    GGUF file that stands in for every model of a hub
 UNPACED_SUITE_CASES    file with the cases to run, one a line
 UNPACED_SUITE_CLAIMS   folder that several runs share: a case is run by who makes its file there
 UNPACED_SUITE_RESULTS  file for the results, one JSON object a line
+UNPACED_SUITE_FORKED   set: the servers are ours, forked from a process that has imported all
 
 The suite checks some texts against what one small model would say. Ours says something else, so
 every such check passes and is noted: a case is "strict" if all of its texts would have passed, too.
@@ -15,15 +16,18 @@ import contextlib
 import importlib
 import json
 import os
+import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+
+from tests.peer.forked_servers import ForkedServer
 
 
 def _refuse(*_: object, **__: object) -> None:
@@ -81,6 +85,10 @@ _utils.ServerProcess.make_request = _request_logged
 _utils.ServerPreset.load_all = staticmethod(lambda: None)
 _utils.download_file = lambda *_, **__: _model
 _utils.match_regex = _note_match
+if "UNPACED_SUITE_FORKED" in os.environ:
+    _utils.subprocess = SimpleNamespace(
+        Popen=ForkedServer, TimeoutExpired=subprocess.TimeoutExpired
+    )
 
 
 def _name_of(item: pytest.Item) -> str:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 @pytest.fixture(scope="module")
 def results() -> dict[str, Result]:
     """The cases that are looked at, once, on two ports at a time."""
-    return run_suite([str(UNPACED)], WANTED, port=PORT, n_workers=2)
+    return run_suite([str(UNPACED)], WANTED, port=PORT, n_workers=2, forked=True)
 
 
 @pytest.mark.parametrize("case", PASSING)

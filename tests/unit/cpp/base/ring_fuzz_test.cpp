@@ -7,6 +7,7 @@
 #include "numbered_record.h"
 #include "random_pause.h"
 
+namespace ring_fuzz_test {
 namespace {
 
 using unpaced::SpscRing;
@@ -63,5 +64,4 @@ TEST(as_many_slots_as_a_burst) { fuzz(32, kRecords); }
 TEST(many_slots) { fuzz(1024, kRecords); }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace ring_fuzz_test

@@ -12,6 +12,7 @@
 #include "numbered_record.h"
 #include "random_pause.h"
 
+namespace wakeup_stress_test {
 namespace {
 
 using unpaced::SpscRing;
@@ -298,5 +299,4 @@ TEST(event_loop_reader_never_hangs) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace wakeup_stress_test

@@ -9,6 +9,7 @@
 #include "base/spsc_ring.h"
 #include "check.h"
 
+namespace wakeup_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -205,5 +206,4 @@ TEST(no_wake_up_is_lost_at_the_end_of_a_short_wait) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace wakeup_test

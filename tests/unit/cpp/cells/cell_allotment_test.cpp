@@ -7,6 +7,7 @@
 
 #include "check.h"
 
+namespace cell_allotment_test {
 namespace {
 
 using unpaced::allot_cells;
@@ -185,5 +186,4 @@ TEST(every_sequence_of_every_load_comes_to_its_end) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace cell_allotment_test

@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+namespace prefix_index_test {
 namespace {
 
 using unpaced::PrefixIndex;
@@ -163,5 +164,4 @@ TEST(its_version_tells_of_every_change) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace prefix_index_test

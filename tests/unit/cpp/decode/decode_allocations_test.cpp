@@ -279,5 +279,3 @@ TEST(mirostat_and_logprobs_in_neighbouring_slots) {
 }
 
 }  // namespace
-
-CHECK_MAIN()

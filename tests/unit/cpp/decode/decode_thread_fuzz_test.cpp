@@ -8,6 +8,7 @@
 #include "random_pause.h"
 #include "scripted_stepper.h"
 
+namespace decode_thread_fuzz_test {
 namespace {
 
 using unpaced::DecodeThreadOptions;
@@ -94,5 +95,4 @@ TEST(stop_at_any_moment) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace decode_thread_fuzz_test

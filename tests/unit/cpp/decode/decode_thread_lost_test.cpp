@@ -12,6 +12,7 @@
 #include "front_end.h"
 #include "scripted_stepper.h"
 
+namespace decode_thread_lost_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -264,5 +265,4 @@ TEST(a_command_ends_the_waiting) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace decode_thread_lost_test

@@ -6,6 +6,7 @@
 #include "front_end.h"
 #include "scripted_stepper.h"
 
+namespace decode_thread_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -269,5 +270,4 @@ TEST(front_end_and_decode_thread_can_share_a_single_core) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace decode_thread_test

@@ -7,6 +7,7 @@
 #include "front_end.h"
 #include "scripted_stepper.h"
 
+namespace decode_thread_trouble_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -206,5 +207,4 @@ TEST(exception_in_a_step_becomes_an_error_event_and_the_thread_lives_on) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace decode_thread_trouble_test

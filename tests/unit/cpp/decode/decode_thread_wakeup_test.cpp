@@ -11,6 +11,7 @@
 #include "front_end.h"
 #include "scripted_stepper.h"
 
+namespace decode_thread_wakeup_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -238,5 +239,4 @@ TEST(slow_tokens_do_not_share) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace decode_thread_wakeup_test

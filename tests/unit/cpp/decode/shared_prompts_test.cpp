@@ -6,6 +6,7 @@
 #include "check.h"
 #include "seats.h"
 
+namespace shared_prompts_test {
 namespace {
 
 using unpaced::RequestSpec;
@@ -263,5 +264,4 @@ TEST(a_long_prefix_is_shared_in_parts) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace shared_prompts_test

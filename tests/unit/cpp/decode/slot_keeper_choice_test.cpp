@@ -9,6 +9,7 @@
 #include "check.h"
 #include "seats.h"
 
+namespace slot_keeper_choice_test {
 namespace {
 
 using unpaced::RequestSpec;
@@ -228,5 +229,4 @@ TEST(the_memory_never_takes_more_than_its_limit) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace slot_keeper_choice_test

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "seats.h"
 
+namespace slot_keeper_test {
 namespace {
 
 using unpaced::CellStore;
@@ -326,5 +327,4 @@ TEST(a_turn_is_no_longer_for_the_step_before_it) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace slot_keeper_test

@@ -3,6 +3,7 @@
 
 #include "check.h"
 
+namespace card_code_test {
 namespace {
 
 using unpaced::draw_memory;
@@ -58,5 +59,4 @@ TEST(old_code_on_a_new_card_has_its_own_layout) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace card_code_test

@@ -121,5 +121,3 @@ TEST(no_path_and_no_folder_are_no_faults) {
 }
 
 }  // namespace
-
-CHECK_MAIN()

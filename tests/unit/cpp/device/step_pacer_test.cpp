@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+namespace step_pacer_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -237,5 +238,4 @@ TEST(silence_lasts_from_the_last_token_to_the_look_at_hand) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace step_pacer_test

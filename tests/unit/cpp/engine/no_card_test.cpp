@@ -9,6 +9,7 @@
 
 #include "check.h"
 
+namespace no_card_test {
 namespace {
 
 using unpaced::what_hides_cards;
@@ -82,5 +83,4 @@ TEST(a_node_that_this_user_may_not_open_is_named) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace no_card_test

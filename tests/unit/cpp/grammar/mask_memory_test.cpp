@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+namespace mask_memory_test {
 namespace {
 
 using unpaced::GrammarPart;
@@ -118,5 +119,4 @@ TEST(sequences_of_several_threads) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace mask_memory_test

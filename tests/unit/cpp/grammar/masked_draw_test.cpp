@@ -7,6 +7,7 @@
 
 #include "check.h"
 
+namespace masked_draw_test {
 namespace {
 
 using namespace unpaced;  // what is tested is a function of many parts
@@ -138,5 +139,4 @@ TEST(a_forced_token_without_a_finite_logit_is_an_error) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace masked_draw_test

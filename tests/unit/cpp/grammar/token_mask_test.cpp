@@ -13,6 +13,7 @@
 
 #include "check.h"
 
+namespace token_mask_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -381,5 +382,4 @@ TEST(the_worker_goes_when_the_mask_goes) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace token_mask_test

@@ -11,6 +11,7 @@
 #include "check.h"
 #include "grammar/token_mask.h"
 
+namespace trigger_watch_test {
 namespace {
 
 using unpaced::CompiledTriggers;
@@ -216,5 +217,4 @@ TEST(a_trigger_that_the_grammar_cannot_go_on_from) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace trigger_watch_test

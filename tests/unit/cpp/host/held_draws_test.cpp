@@ -11,6 +11,7 @@
 #include "model_engine.h"
 #include "tied_tokens.h"
 
+namespace held_draws_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -162,5 +163,4 @@ TEST(a_silent_grammar_ends_its_request_alone) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace held_draws_test

@@ -9,6 +9,7 @@
 #include "model_engine.h"
 #include "tied_tokens.h"
 
+namespace host_stepper_test {
 namespace {
 
 using unpaced::EngineConfig;
@@ -244,5 +245,4 @@ TEST(missing_model_file_is_named) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace host_stepper_test

@@ -5,6 +5,7 @@
 #include "model_engine.h"
 #include "tied_tokens.h"
 
+namespace prefill_budget_test {
 namespace {
 
 using unpaced::EngineConfig;
@@ -123,5 +124,4 @@ TEST(costs_are_learned_from_steps) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace prefill_budget_test

@@ -7,6 +7,7 @@
 
 #include "check.h"
 
+namespace prefill_policy_test {
 namespace {
 
 using unpaced::PrefillLimits;
@@ -326,5 +327,4 @@ TEST(a_long_prompt_ends_within_its_bound_among_short_ones_without_end) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace prefill_policy_test

@@ -7,6 +7,7 @@
 #include "model_engine.h"
 #include "tied_tokens.h"
 
+namespace scarce_cells_test {
 namespace {
 
 using unpaced::EngineConfig;
@@ -157,5 +158,4 @@ TEST(prompt_logprobs_are_told_once) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace scarce_cells_test

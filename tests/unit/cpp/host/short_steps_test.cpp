@@ -4,6 +4,7 @@
 
 #include "check.h"
 
+namespace short_steps_test {
 namespace {
 
 using unpaced::ShortSteps;
@@ -49,5 +50,4 @@ TEST(larger_models_have_none) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace short_steps_test

@@ -6,6 +6,7 @@
 
 #include "check.h"
 
+namespace step_cost_test {
 namespace {
 
 using unpaced::StepCost;
@@ -105,5 +106,4 @@ TEST(it_follows_a_machine_that_becomes_slower_or_faster) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace step_cost_test

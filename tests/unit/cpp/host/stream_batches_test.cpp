@@ -76,5 +76,3 @@ int32_t __wrap_llama_decode(llama_context* context, llama_batch batch) {
 }
 
 }  // extern "C"
-
-CHECK_MAIN()

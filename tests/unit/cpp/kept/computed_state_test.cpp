@@ -10,6 +10,7 @@
 #include "model_engine.h"
 #include "tied_tokens.h"
 
+namespace computed_state_test {
 namespace {
 
 using unpaced::CellStore;
@@ -147,5 +148,4 @@ TEST(an_answer_is_the_same_where_a_part_is_copied_and_the_rest_computed) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace computed_state_test

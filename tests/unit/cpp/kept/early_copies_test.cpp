@@ -6,6 +6,7 @@
 #include "check.h"
 #include "seats.h"
 
+namespace early_copies_test {
 namespace {
 
 using unpaced::RequestSpec;
@@ -244,5 +245,4 @@ TEST(a_copy_that_fails_leaves_the_slot_as_it_was) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace early_copies_test

@@ -6,6 +6,7 @@
 #include "model_engine.h"
 #include "tied_tokens.h"
 
+namespace kept_state_test {
 namespace {
 
 using unpaced::EngineConfig;
@@ -234,5 +235,4 @@ TEST(moved_chunks_leave_the_kept_prompt_as_it_was) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace kept_state_test

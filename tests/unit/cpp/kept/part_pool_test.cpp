@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+namespace part_pool_test {
 namespace {
 
 using unpaced::PartPool;
@@ -70,5 +71,4 @@ TEST(a_part_has_room_for_what_was_asked) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace part_pool_test

@@ -3,6 +3,7 @@
 
 #include "check.h"
 
+namespace part_size_test {
 namespace {
 
 using unpaced::PartSize;
@@ -84,5 +85,4 @@ TEST(what_became_slow_is_known_after_two_parts) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace part_size_test

@@ -9,6 +9,7 @@
 
 #include "check.h"
 
+namespace restore_choice_test {
 namespace {
 
 using unpaced::RestoreChoice;
@@ -242,5 +243,4 @@ TEST(it_does_not_flap) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace restore_choice_test

@@ -6,6 +6,7 @@
 
 #include "check.h"
 
+namespace size_cost_test {
 namespace {
 
 using unpaced::SizeCost;
@@ -102,5 +103,4 @@ TEST(it_follows_a_machine_that_becomes_slower_or_faster) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace size_cost_test

@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+namespace card_choice_test {
 namespace {
 
 using unpaced::DeviceInfo;
@@ -196,5 +197,4 @@ TEST(a_file_that_cannot_be_read_is_left_to_loading) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace card_choice_test

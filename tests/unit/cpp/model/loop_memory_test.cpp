@@ -4,6 +4,7 @@
 
 #include "check.h"
 
+namespace loop_memory_test {
 namespace {
 
 using namespace unpaced;
@@ -73,5 +74,4 @@ TEST(crowds_over_a_quantised_cache_copy_a_window_of_it) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace loop_memory_test

@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+namespace memory_fit_test {
 namespace {
 
 using unpaced::EngineConfig;
@@ -130,5 +131,4 @@ TEST(a_model_that_cannot_be_read_is_left_to_the_load) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace memory_fit_test

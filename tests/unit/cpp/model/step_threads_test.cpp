@@ -5,6 +5,7 @@
 #include "model_engine.h"
 #include "tied_tokens.h"
 
+namespace step_threads_test {
 namespace {
 
 using unpaced::EngineConfig;
@@ -47,5 +48,4 @@ TEST(bits_do_not_follow_the_threads_of_short_steps) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace step_threads_test

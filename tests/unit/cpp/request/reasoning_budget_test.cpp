@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+namespace reasoning_budget_test {
 namespace {
 
 using unpaced::CompiledBudget;
@@ -238,5 +239,4 @@ TEST(sequences_are_found_as_in_the_whole_text) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace reasoning_budget_test

@@ -13,6 +13,7 @@
 #include "check.h"
 
 namespace unpaced {
+namespace nucleus_bounds_test {
 namespace {
 
 // Exponentials of a row: the greatest is 1.
@@ -107,6 +108,5 @@ TEST(what_a_peaked_row_leaves_open_is_little) {
 }
 
 }  // namespace
+}  // namespace nucleus_bounds_test
 }  // namespace unpaced
-
-CHECK_MAIN()

@@ -13,6 +13,7 @@
 #include "sampling/arithmetic/libm_f32.h"
 
 namespace unpaced {
+namespace ordered_sum_test {
 namespace {
 
 constexpr std::size_t kRun = 64;
@@ -150,6 +151,5 @@ TEST(logarithms_and_powers_are_libms) {
 #endif
 
 }  // namespace
+}  // namespace ordered_sum_test
 }  // namespace unpaced
-
-CHECK_MAIN()

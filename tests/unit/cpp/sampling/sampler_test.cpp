@@ -213,5 +213,3 @@ TEST(an_empty_mask_leaves_no_token) {
 
 }  // namespace
 }  // namespace unpaced
-
-CHECK_MAIN()

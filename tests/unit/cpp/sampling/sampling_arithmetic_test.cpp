@@ -20,6 +20,7 @@
 #include "sampling/row/vocabulary_kernels.h"
 
 namespace unpaced {
+namespace sampling_arithmetic_test {
 namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
@@ -243,6 +244,5 @@ TEST(token_table_is_a_map) {
 }
 
 }  // namespace
+}  // namespace sampling_arithmetic_test
 }  // namespace unpaced
-
-CHECK_MAIN()

@@ -13,6 +13,7 @@
 #include "slots/kv_cells.h"
 #include "slots/slot_file.h"
 
+namespace slot_state_test {
 namespace {
 
 using unpaced::EngineConfig;
@@ -318,5 +319,4 @@ TEST(who_finds_no_cell_waits_for_the_other_one_to_end) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace slot_state_test

@@ -9,6 +9,7 @@
 #include "slots/context_shift.h"
 #include "slots/slot_choice.h"
 
+namespace slots_test {
 namespace {
 
 using unpaced::CacheKey;
@@ -396,5 +397,4 @@ TEST(chunks_are_found_where_a_passage_was_left_out) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace slots_test

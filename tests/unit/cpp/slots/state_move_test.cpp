@@ -9,6 +9,7 @@
 #include "slots/slot_file.h"
 #include "slots/state_pieces.h"
 
+namespace state_move_test {
 namespace {
 
 using unpaced::RequestId;
@@ -245,5 +246,4 @@ TEST(files_of_ours_are_restored_in_parts) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace state_move_test

@@ -7,6 +7,7 @@
 #include "action_engine.h"
 #include "check.h"
 
+namespace state_move_trouble_test {
 namespace {
 
 using unpaced::EngineState;
@@ -231,5 +232,4 @@ TEST(stopped_in_the_middle_of_an_action) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace state_move_trouble_test

@@ -17,6 +17,7 @@
 #include "base/spsc_ring.h"
 #include "check.h"
 
+namespace event_relay_test {
 namespace {
 
 using unpaced::EventKind;
@@ -407,5 +408,4 @@ TEST(a_relay_that_retires_leaves_what_was_not_sent) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace event_relay_test

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <filesystem>
 #include <mutex>
 #include <string_view>
 #include <thread>
@@ -13,6 +14,7 @@ namespace unpaced::test {
 namespace {
 
 struct Case {
+  std::string file;  // without folder and ending
   const char* name;
   void (*body)();
 };
@@ -20,6 +22,11 @@ struct Case {
 std::vector<Case>& cases() {
   static std::vector<Case> all;
   return all;
+}
+
+bool is_chosen(const Case& test, std::string_view filter) {
+  if (filter.ends_with('/')) return test.file == filter.substr(0, filter.size() - 1);
+  return std::string_view(test.name).find(filter) != std::string_view::npos;
 }
 
 // relaxed throughout: only counted, and read after the threads are joined.
@@ -77,7 +84,9 @@ std::string text_of_number(double number) {
   return text;
 }
 
-Registration::Registration(const char* name, void (*body)()) { cases().push_back({name, body}); }
+Registration::Registration(const char* file, const char* name, void (*body)()) {
+  cases().push_back({std::filesystem::path(file).stem().string(), name, body});
+}
 
 int run_all(int argc, char** argv) {
   constexpr std::chrono::seconds kLimit{120};
@@ -85,7 +94,7 @@ int run_all(int argc, char** argv) {
   int n_run = 0;
   int n_failed = 0;
   for (const Case& test : cases()) {
-    if (std::string_view(test.name).find(filter) == std::string_view::npos) continue;
+    if (!is_chosen(test, filter)) continue;
     const int before = n_failed_checks.load(std::memory_order_relaxed);
     const auto start = std::chrono::steady_clock::now();
     {

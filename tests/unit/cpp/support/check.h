@@ -1,7 +1,9 @@
 // A test framework of one page: a bare machine has none, and none comes from PyPI.
 //
 //   TEST(ring_is_fifo) { CHECK_EQ(a, b); CHECK(c); }     checks may run on any thread
-//   CHECK_MAIN()                                          the program's main: [name part] filters
+//
+// check_main.cpp is the program's main unless it has its own: [FILE/ or a part of a test's name]
+// chooses. Files of tests are compiled several as one, so each has a namespace of its name.
 //
 // A failed CHECK prints, is counted and lets the test go on; REQUIRE leaves the program at once.
 // Every test runs under a watchdog: what hangs fails, it does not block the run.
@@ -27,7 +29,7 @@ void report_unequal(const char* file, int line, const char* expression, const st
 int run_all(int argc, char** argv);
 
 struct Registration {
-  Registration(const char* name, void (*body)());
+  Registration(const char* file, const char* name, void (*body)());
 };
 
 std::string text_of_number(long long number);
@@ -54,9 +56,9 @@ void check_equal(const A& a, const B& b, const char* expression, const char* fil
 
 }  // namespace unpaced::test
 
-#define TEST(name)                                                                   \
-  static void test_##name();                                                         \
-  static const unpaced::test::Registration registration_##name(#name, &test_##name); \
+#define TEST(name)                                                                             \
+  static void test_##name();                                                                   \
+  static const unpaced::test::Registration registration_##name(__FILE__, #name, &test_##name); \
   static void test_##name()
 
 #define CHECK(condition)                                                      \
@@ -75,6 +77,3 @@ void check_equal(const A& a, const B& b, const char* expression, const char* fil
       std::_Exit(1);                                                            \
     }                                                                           \
   } while (false)
-
-#define CHECK_MAIN() \
-  int main(int argc, char** argv) { return unpaced::test::run_all(argc, argv); }

@@ -201,5 +201,3 @@ TEST(what_it_refuses) {
 }
 
 }  // namespace
-
-int main(int argc, char** argv) { return unpaced::test::run_all(argc, argv); }

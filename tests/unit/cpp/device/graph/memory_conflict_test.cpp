@@ -14,6 +14,7 @@
 #include "device/graph/step_phase.h"
 #include "graph_maker.h"
 
+namespace memory_conflict_test {
 namespace {
 
 using namespace unpaced;
@@ -101,5 +102,4 @@ TEST(values_of_the_same_phase_are_not_in_each_others_way) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace memory_conflict_test

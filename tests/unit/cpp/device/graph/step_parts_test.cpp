@@ -12,6 +12,7 @@
 #include "device/graph/step_part.h"
 #include "graph_maker.h"
 
+namespace step_parts_test {
 namespace {
 
 using namespace unpaced;
@@ -247,5 +248,4 @@ TEST(a_choice_among_one_row_is_a_residuals) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace step_parts_test

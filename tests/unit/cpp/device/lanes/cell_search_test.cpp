@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+namespace cell_search_test {
 namespace {
 
 using unpaced::CellSearch;
@@ -69,5 +70,4 @@ TEST(a_plan_gives_no_cell_twice) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace cell_search_test

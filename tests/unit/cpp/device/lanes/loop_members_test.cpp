@@ -5,6 +5,7 @@
 
 #include "check.h"
 
+namespace loop_members_test {
 namespace {
 
 using unpaced::find_decoding;
@@ -90,5 +91,4 @@ TEST(they_go_on_where_somebody_paused_and_nobody_ended) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace loop_members_test

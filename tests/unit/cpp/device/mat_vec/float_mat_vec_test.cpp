@@ -222,5 +222,3 @@ TEST(floats_have_ggmls_bits_whatever_its_threads) {
 }
 
 }  // namespace
-
-CHECK_MAIN()

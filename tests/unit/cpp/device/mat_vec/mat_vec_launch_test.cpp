@@ -321,5 +321,3 @@ void launch_iq4_xs_and_q5_k(const Build& b, const PlanPair& p, const Card& /*car
 }
 
 }  // namespace unpaced::mat_vec
-
-CHECK_MAIN()

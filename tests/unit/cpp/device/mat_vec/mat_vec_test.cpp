@@ -309,5 +309,3 @@ TEST(rows_may_begin_anywhere) {
 }
 
 }  // namespace
-
-CHECK_MAIN()

@@ -65,5 +65,3 @@ TEST(rows_are_the_products_of_their_weights) {
 }
 
 }  // namespace
-
-CHECK_MAIN()

@@ -7,6 +7,7 @@
 
 #include "check.h"
 
+namespace build_contest_test {
 namespace {
 
 using namespace unpaced;
@@ -48,5 +49,4 @@ TEST(a_step_decides) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace build_contest_test

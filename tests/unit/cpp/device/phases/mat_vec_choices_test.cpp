@@ -3,6 +3,7 @@
 
 #include "check.h"
 
+namespace mat_vec_choices_test {
 namespace {
 
 using namespace unpaced;
@@ -54,5 +55,4 @@ TEST(columns_with_the_bits_of_one_have_a_choice_of_their_own) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace mat_vec_choices_test

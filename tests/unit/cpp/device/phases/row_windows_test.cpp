@@ -3,6 +3,7 @@
 
 #include "check.h"
 
+namespace row_windows_test {
 namespace {
 
 using unpaced::RowWindows;
@@ -28,5 +29,4 @@ TEST(a_window_that_is_not_known_has_none) {
 }
 
 }  // namespace
-
-CHECK_MAIN()
+}  // namespace row_windows_test
