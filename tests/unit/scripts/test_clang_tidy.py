@@ -30,9 +30,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folders_files_are_one_group_and_tests_are_not() -> None:
-    files = ["csrc/a/b.cpp", "csrc/a/c.cpp", "csrc/d/e.cpp", "tests/f/g.cpp", "tests/f/h.cpp"]
-    assert clang_tidy.groups_of(files) == [files[:2], [files[2]], [files[3]], [files[4]]]
+def test_a_folders_files_are_one_group_but_programs_of_their_own(root: Path) -> None:
+    files = ["csrc/a/b.cpp", "csrc/a/c.cpp", "csrc/d/e.cpp"]
+    tests = [f"tests/f/{name}.cpp" for name in ("g_test", "h_test", "i_test")]
+    (root / "tests" / "f").mkdir(parents=True)
+    for test, namespace in zip(tests, ("g_test", "unpaced", "i_test"), strict=True):
+        (root / test).write_text(f"namespace {namespace} {{\n}}\n")
+    groups = clang_tidy.groups_of(files + tests)
+    assert sorted(groups) == sorted([files[:2], [files[2]], [tests[0], tests[2]], [tests[1]]])
 
 
 def test_a_fault_is_found_among_others_and_told_of_its_file(root: Path) -> None:
