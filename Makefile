@@ -61,13 +61,12 @@ dist: $(STAMPS)/venv  ## Wheels for other machines, in dist/; PYTHONS="python3.1
 	@$(PY) scripts/wheels/make_dist.py --profile "$(PROFILE)" --cuda-archs "$(CUDA_ARCHS)" --jobs $(JOBS) \
 	  $(PYTHONS:%=--python %)
 
-# Four files of tests at a time on two cores, since much of a test's time is waiting; one where a card's memory would be shared.
-# In their order: the small ones of tests/unit come last, so that no process works alone at the end for long.
-TEST_PROCESSES := $(if $(wildcard /dev/nvidia0),0,4)
+# Three files of tests at a time on two cores, since a part of a test's time is waiting; one where a card's memory would be shared.
+TEST_PROCESSES := $(if $(wildcard /dev/nvidia0),0,3)
 
 test: test-begin lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
 	@echo "pytest"
-	@$(PY) -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(PY) -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 	@[ -n "$(PYTEST_ARGS)" ] || sh scripts/test_time.sh end $(STAMPS)/test-time
 
 test-begin: $(STAMPS)/dev
@@ -181,7 +180,7 @@ $(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/packag
 	@touch $@
 
 # ctest three times: without a sanitizer what they leave to it, ThreadSanitizer, AddressSanitizer. The build trees stay:
-# later only what changed is compiled. Four tests
+# later only what changed is compiled. Three tests
 # at a time, since much of their time is waiting; not while others are compiled, since some of them want both cores.
 cpp-tests: $(STAMPS)/dev
 	@for sanitizer in plain $(SANITIZERS); do \
@@ -192,5 +191,5 @@ cpp-tests: $(STAMPS)/dev
 	      -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
 	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/plain//') && \
 	    $(VENV)/bin/cmake --build $$folder --target $$target"; \
-	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --parallel 4 $$select; \
+	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --parallel 3 $$select; \
 	done
