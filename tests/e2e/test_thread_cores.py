@@ -56,7 +56,7 @@ def ask_fifty_things(server: Server) -> None:
     """Short and long prompts, alone and four at once."""
 
     def ask(number: int) -> None:
-        words = "some words of a text " * (1 if number % 3 else 30)
+        words = "some words of a text " * (1 if number % 3 else 10)
         answer = server.complete(prompt=f"{number} {words}", n_predict=1 + number % 4)
         assert answer["tokens_predicted"] > 0
 

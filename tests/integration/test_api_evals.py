@@ -42,7 +42,7 @@ def test_a_thousand_probabilities_are_those_of_the_plain_softmax(
     server: Server, prompts: list[list[int]]
 ) -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests/support/llama_logits.py"), str(MODEL), str(N_CHUNK)],
+        [sys.executable, ROOT / "tests/support/llama/llama_logits.py", MODEL, str(N_CHUNK)],
         input=json.dumps(prompts), capture_output=True, text=True, check=True,
     )  # fmt: skip
     expected = json.loads(done.stdout)

@@ -20,14 +20,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
-from tests.peer.forked_servers import ForkedServer
+from tests.support.forked_process import ForkedProcess
 
 
 def _refuse(*_: object, **__: object) -> None:
@@ -85,10 +85,19 @@ _utils.ServerProcess.make_request = _request_logged
 _utils.ServerPreset.load_all = staticmethod(lambda: None)
 _utils.download_file = lambda *_, **__: _model
 _utils.match_regex = _note_match
+
+
+def _forked(
+    command: Sequence[str], *, stdout: IO[str], env: dict[str, str], **_: object
+) -> ForkedProcess:
+    """Stands in for Popen. What goes to no file of its own is not kept."""
+    with open(os.devnull, "w") as nowhere:
+        output = stdout if Path(stdout.name).is_file() else nowhere
+        return ForkedProcess(command, env, output.fileno())
+
+
 if "UNPACED_SUITE_FORKED" in os.environ:
-    _utils.subprocess = SimpleNamespace(
-        Popen=ForkedServer, TimeoutExpired=subprocess.TimeoutExpired
-    )
+    _utils.subprocess = SimpleNamespace(Popen=_forked, TimeoutExpired=subprocess.TimeoutExpired)
 
 
 def _name_of(item: pytest.Item) -> str:

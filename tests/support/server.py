@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import orjson
 
-from tests.bench.rig.server_process import ServerProcess, free_port, running
+from tests.bench.rig.server_process import ServerProcess, free_port, running, start_process
+from tests.support.forked_process import ForkedProcess
 
 UNPACED = Path(sys.executable).with_name("unpaced")
 
@@ -111,7 +112,9 @@ def serving(
 ) -> Iterator[Server]:
     """`unpaced serve` with these flags on a free port, healthy.
 
-    Unless `is_log_read`, its standard output and error are a pipe that nobody reads.
+    Unless `is_log_read`, its standard output and error are a pipe that nobody reads. It is forked
+    from a process that has imported what it needs, unless `env` has more than flags, which may be
+    for imports.
 
     With one thread unless told otherwise: several wait for one another by spinning, and other tests
     may need the cores.
@@ -123,7 +126,10 @@ def serving(
         if not is_log_read:
             os.mkfifo(log)
             stack.callback(os.close, os.open(log, os.O_RDWR | os.O_NONBLOCK))
-        with running(command, {"LLAMA_ARG_THREADS": "1"} | (env or {}), port, log) as process:
+        env = {"LLAMA_ARG_THREADS": "1"} | (env or {})
+        is_forked = all(name.startswith("LLAMA_ARG_") for name in env)
+        start = ForkedProcess if is_forked else start_process
+        with running(command, env, port, log, start) as process:
             server = Server(process, log)
             try:
                 yield server

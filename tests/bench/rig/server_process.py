@@ -9,8 +9,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 
 def free_port() -> int:
@@ -22,16 +23,40 @@ def free_port() -> int:
     raise OSError("no free port")
 
 
+class Process(Protocol):
+    """What is used of a Popen."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+def start_process(command: Sequence[str], env: dict[str, str], output: int) -> Process:
+    """Start it with this environment; what it prints goes to a file descriptor."""
+    return subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.STDOUT)
+
+
+Start = Callable[[Sequence[str], dict[str, str], int], Process]
+
+
 class ServerProcess:
     """One server process; use `running`."""
 
-    def __init__(self, command: Sequence[str], env: dict[str, str], port: int, log: Path) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: dict[str, str],
+        port: int,
+        log: Path,
+        start: Start = start_process,
+    ) -> None:
         self.port = port
         self._log = log
         with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                command, env={**os.environ, **env}, stdout=output, stderr=subprocess.STDOUT
-            )
+            self._process = start(command, {**os.environ, **env}, output.fileno())
 
     @property
     def pid(self) -> int:
@@ -91,10 +116,14 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def running(
-    command: Sequence[str], env: dict[str, str], port: int, log: Path
+    command: Sequence[str],
+    env: dict[str, str],
+    port: int,
+    log: Path,
+    start: Start = start_process,
 ) -> Iterator[ServerProcess]:
     """Start the server, wait until it is healthy, stop it at the end."""
-    process = ServerProcess(command, env, port, log)
+    process = ServerProcess(command, env, port, log, start)
     try:
         process.wait_healthy()
         yield process

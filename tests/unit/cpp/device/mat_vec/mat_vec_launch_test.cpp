@@ -13,6 +13,7 @@
 #include "host_launch.h"
 #include "product_case.h"
 
+namespace mat_vec_launch_test {
 namespace {
 
 int n_launches = 0;
@@ -263,8 +264,13 @@ TEST(halves_are_summed_in_f32_where_gate_and_up_are_one_launch) {
 }
 
 }  // namespace
+}  // namespace mat_vec_launch_test
 
 namespace unpaced::mat_vec {
+
+using mat_vec_launch_test::launch;
+using mat_vec_launch_test::launch_two;
+using mat_vec_launch_test::launched;
 
 void launch_q4_k(const Build& b, const Plan& p, const Card& /*card*/, CUstream_st* /*stream*/) {
   launch<Q4K>(b, p);

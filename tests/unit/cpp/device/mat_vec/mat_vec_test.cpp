@@ -19,6 +19,7 @@
 #include "product_case.h"
 #include "random_blocks.h"
 
+namespace mat_vec_test {
 namespace {
 
 using namespace unpaced;
@@ -309,3 +310,4 @@ TEST(rows_may_begin_anywhere) {
 }
 
 }  // namespace
+}  // namespace mat_vec_test

@@ -1,7 +1,7 @@
 """Log probabilities of prompts by llama.cpp alone, through llama_cpp's binding, in a process of its
 own.
 
-    python tests/support/llama_logits.py MODEL N_CHUNK < prompts.json > logprobs.json
+    python tests/support/llama/llama_logits.py MODEL N_CHUNK < prompts.json > logprobs.json
 
 In: a list of token-id lists. Out: for each, the natural logarithms of the plain softmax of
 llama.cpp's logits at every token but the first, and of the most probable token there. llama_decode
