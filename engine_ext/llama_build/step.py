@@ -27,10 +27,12 @@ def run(
     log: Path,
     env: Mapping[str, str],
     build_file: Path | None = None,
+    n_jobs: int = 1,
 ) -> None:
     """Raises BuildError with the end of the log if the command fails; `what` ends "Failed ...".
 
-    `build_file` is ninja's, where the command runs it: the forecast knows all files from there.
+    `build_file` is ninja's, where the command runs it with `n_jobs` at a time: the forecast knows
+    all files from there.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
@@ -44,7 +46,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         ) as job,
-        Display("compile", build_file) as display,
+        Display("compile", build_file, n_jobs) as display,
     ):
         assert job.stdout is not None
         for line in job.stdout:

@@ -53,6 +53,7 @@ class Wheel:
             log=self._base / "logs" / f"llama-{self._inputs.profile.name}.log",
             env=self._environment(n_jobs),
             build_file=build / "build.ninja",
+            n_jobs=n_jobs,
         )
         check_wheel(next(partial.glob("*.whl")), self._inputs.profile)
         partial.rename(self._folder)

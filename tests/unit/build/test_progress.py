@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -17,9 +18,80 @@ ROOT = Path(__file__).resolve().parents[3]
 _NINJA = """
 build ggml/a.cpp.o: CXX_COMPILER a.cpp
 build ggml/b.cu.o: CUDA_COMPILER b.cu
-build ggml/fattn-mma-f16-instance.cu.o: CUDA_COMPILER c.cu
+build ggml/unity_fattn-mma_0_cu.cu.o: CUDA_COMPILER c.cu
 build ggml/libggml.so: LINKER ggml/a.cpp.o ggml/b.cu.o
 """
+
+
+def forecast_of(build: str = _NINJA, n_jobs: int = 1) -> Forecast:
+    return Forecast(build, n_jobs, 100.0)
+
+
+def test_the_dearest_files_weigh_most() -> None:
+    forecast = forecast_of()
+    assert forecast.text(100.0) == ""
+    assert forecast.feed("[1/4] Building CXX object ggml/a.cpp.o\n", 102.0)
+    assert forecast.feed("[2/4] Building CUDA object ggml/b.cu.o\n", 120.0)
+    assert forecast.text(120.0) == "[2/4] 19 %, about 88 s left"
+    command = "nvcc -O3 -MF a.d -x cu -c c.cu -o ggml/unity_fattn-mma_0_cu.cu.o"
+    assert forecast.feed(f"[3/4] ccache {command}\n", 180.0)  # as `ninja -v` has it
+    assert forecast.text(180.0) == "[3/4] 100 %"
+
+
+def test_each_architecture_takes_its_time() -> None:
+    flags = "".join(f' "--generate-code=arch=compute_{n},code=[sm_{n}]"' for n in (75, 80, 86))
+    forecast = forecast_of(f"  FLAGS = -O1{flags}\n{_NINJA}")
+    assert forecast.feed("[1/4] Building CXX object ggml/a.cpp.o\n", 102.0)
+    assert forecast.text(102.0).endswith("about 6 min left")
+
+
+def recorded() -> list[tuple[float, str]]:
+    """When each file of llama.cpp's for one architecture was compiled, in seconds, on two cores."""
+    lines = (Path(__file__).parent / "cuda_build.txt").read_text().splitlines()
+    return [(float(second), name) for second, name in map(str.split, lines)]
+
+
+@pytest.mark.parametrize("slowness", [1, 2])
+def test_a_recorded_build_ends_when_it_was_told(slowness: float) -> None:
+    files = [(second * slowness, name) for second, name in recorded()]
+    build = "".join(f"build {name}: X a\n" for _, name in files)
+    forecast = Forecast(build, 2, 0.0)
+    end = files[-1][0]
+    to_come = list(enumerate(files, 1))
+    for now in range(120 * int(slowness), int(end) - 120, 30):
+        while to_come[0][1][0] <= now:
+            number, (second, name) = to_come.pop(0)
+            forecast.feed(f"[{number}/{len(files)}] Building CUDA object {name}", second)
+        said = re.search(r"about (\d+) (s|min) left", forecast.text(now))
+        assert said is not None
+        left = int(said[1]) * (60 if said[2] == "min" else 1)
+        assert left == pytest.approx(end - now, rel=0.4, abs=60)
+
+
+def test_without_ninjas_file_every_file_counts_the_same() -> None:
+    forecast = forecast_of("")
+    assert forecast.feed("[1/4] Building CXX object ggml/a.cpp.o\n", 110.0)
+    assert forecast.text(200.0) == "[1/4] 25 %, about 5 min left"
+
+
+def test_what_is_not_ninjas_changes_nothing() -> None:
+    forecast = forecast_of()
+    for line in ("", "[x/y] Building", "warning: [1/2] of a line", "In file included from a.h\n"):
+        assert not forecast.feed(line, 101.0)
+    assert forecast.text(101.0) == ""
+
+
+def test_a_build_within_the_build_is_not_counted() -> None:
+    forecast = forecast_of()
+    assert forecast.feed("[1/5] Creating directories for 'vulkan-shaders-gen'\n", 101.0)
+    assert forecast.feed("[2/5] Performing build step for 'vulkan-shaders-gen'\n", 102.0)
+    for i in (1, 2, 3, 4):
+        assert not forecast.feed(f"[{i}/4] Building CXX object a{i}.cpp.o\n", 103.0)
+    assert forecast.feed("[3/5] Building CXX object ggml/a.cpp.o\n", 104.0)
+    assert forecast.text(110.0).startswith("[3/5] 1 %")
+    # ninja may find that it has more to do.
+    assert forecast.feed("[4/6] Building CUDA object ggml/b.cu.o\n", 120.0)
+    assert forecast.text(120.0).startswith("[4/6] 19 %")
 
 
 @pytest.fixture
@@ -29,47 +101,10 @@ def build_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_dearest_files_weigh_most(build_file: Path) -> None:
-    forecast = Forecast.of(build_file, 100.0)
-    assert forecast.text(100.0) == ""
-    assert forecast.feed("[1/4] Building CXX object ggml/a.cpp.o\n")
-    assert forecast.feed("[2/4] Building CUDA object ggml/b.cu.o\n")
-    assert forecast.text(120.0) == "[2/4] 20 %, about 77 s left"
-    command = "nvcc -O3 -MF a.d -x cu -c c.cu -o ggml/fattn-mma-f16-instance.cu.o"
-    assert forecast.feed(f"[3/4] ccache {command}\n")  # as `ninja -v` has it
-    assert forecast.text(180.0) == "[3/4] 100 %"
-
-
-def test_without_ninjas_file_every_file_counts_the_same(tmp_path: Path) -> None:
-    forecast = Forecast.of(tmp_path / "none", 0.0)
-    assert forecast.feed("[1/4] Building CXX object ggml/a.cpp.o\n")
-    assert forecast.text(100.0) == "[1/4] 25 %, about 5 min left"
-
-
-def test_what_is_not_ninjas_changes_nothing(build_file: Path) -> None:
-    forecast = Forecast.of(build_file, 0.0)
-    for line in ("", "[x/y] Building", "warning: [1/2] of a line", "In file included from a.h\n"):
-        assert not forecast.feed(line)
-    assert forecast.text(1.0) == ""
-
-
-def test_a_build_within_the_build_is_not_counted(build_file: Path) -> None:
-    forecast = Forecast.of(build_file, 100.0)
-    assert forecast.feed("[1/5] Creating directories for 'vulkan-shaders-gen'\n")
-    assert forecast.feed("[2/5] Performing build step for 'vulkan-shaders-gen'\n")
-    for i in (1, 2, 3, 4):
-        assert not forecast.feed(f"[{i}/4] Building CXX object a{i}.cpp.o\n")
-    assert forecast.feed("[3/5] Building CXX object ggml/a.cpp.o\n")
-    assert forecast.text(110.0).startswith("[3/5] 7 %")
-    # ninja may find that it has more to do.
-    assert forecast.feed("[4/6] Building CUDA object ggml/b.cu.o\n")
-    assert forecast.text(120.0).startswith("[4/6] 20 %")
-
-
 def test_a_log_gets_a_line_each_interval(build_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_LOG_EVERY_S", 0.02)
     out = io.StringIO()
-    with Display("compile", build_file, out) as display:
+    with Display("compile", build_file, 1, out) as display:
         display.feed("CMake's own lines\n")
         display.feed("[1/4] Building CXX object ggml/a.cpp.o\n")
         until = time.monotonic() + 10
@@ -77,7 +112,7 @@ def test_a_log_gets_a_line_each_interval(build_file: Path, monkeypatch: pytest.M
             time.sleep(0.01)
     lines = out.getvalue().splitlines()
     assert len(lines) >= 2
-    assert all(line.startswith("  compile    [1/4] 7 %") for line in lines)
+    assert all(line.startswith("  compile    [1/4] 1 %") for line in lines)
 
 
 _STEP = ["sh", "scripts/step.sh"]
