@@ -15,6 +15,8 @@ _SECONDS = (
     (re.compile(r"unity_fattn-mma"), 90.0),
     (re.compile(r"unity_mmf"), 56.0),
     (re.compile(r"mmvq|fattn-tile|fattn-vec"), 40.0),
+    (re.compile(r"(/mat_vec/.*|sample_kernels|llama_bridge|head_attention)\.cu\.o$"), 16.0),
+    (re.compile(r"(step|device)_kernels.*\.cu\.o$"), 4.0),
     (re.compile(r"\.cu\.o$"), 20.0),
     (re.compile(r"unity_"), 8.0),
     (re.compile(r""), 2.0),
@@ -119,6 +121,7 @@ class Display:
 
     def feed(self, line: str) -> None:
         """One line of the command's output."""
+        line = line.lstrip()  # pip indents what it is told
         with self._lock:
             # ninja's file is written when CMake is done: before its first line.
             if self._forecast is None and line.startswith("["):

@@ -65,6 +65,8 @@ def _make(
         cwd=stage.folder,
         log=ROOT / ".build" / "logs" / f"dist-{python.tag}.log",
         env=_environment(python, stage, llama, options.jobs),
+        build_file=_build_folder(python, profile) / "build.ninja",
+        n_jobs=options.jobs,
     )
     wheel = tagged(python, next(raw.glob("*.whl")), checked)
     check(python, wheel, ROOT)
@@ -72,11 +74,15 @@ def _make(
     return Path(shutil.copy2(wheel, options.out))
 
 
+def _build_folder(python: BuildPython, profile: Profile) -> Path:
+    return WORK / "extension" / f"{profile.name}-{python.tag}"
+
+
 def _pip_wheel(
     python: BuildPython, stage: Stage, profile: Profile, llama: BuiltLlama, out: Path
 ) -> list[str]:
     settings = {
-        "build-dir": str(WORK / "extension" / f"{profile.name}-{python.tag}"),
+        "build-dir": str(_build_folder(python, profile)),
         "cmake.define.UNPACED_BUNDLE": "ON",
         # What llama.cpp's build has of CUDA.
         "cmake.args": f"-C{ROOT / '.build' / 'extension.cmake'}",

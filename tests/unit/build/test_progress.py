@@ -106,7 +106,7 @@ def test_a_log_gets_a_line_each_interval(build_file: Path, monkeypatch: pytest.M
     out = io.StringIO()
     with Display("compile", build_file, 1, out) as display:
         display.feed("CMake's own lines\n")
-        display.feed("[1/4] Building CXX object ggml/a.cpp.o\n")
+        display.feed("  [1/4] Building CXX object ggml/a.cpp.o\n")  # as pip has it
         until = time.monotonic() + 10
         while out.getvalue().count("\n") < 2 and time.monotonic() < until:
             time.sleep(0.01)

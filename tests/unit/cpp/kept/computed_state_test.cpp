@@ -104,8 +104,9 @@ constexpr int kLearned = 4;
 TEST(an_answer_is_the_same_whichever_way_its_prompt_comes_back) {
   for (const std::int32_t n_slots : {1, 3}) {
     for (const bool is_whole : {false, true}) {
+      if (is_whole && n_slots > 1) continue;  // a state goes as a whole where it has all cells
       ToldEngine engine(config_of(n_slots));
-      engine.is_whole = is_whole && n_slots == 1;
+      engine.is_whole = is_whole;
       const std::vector<TokenId> prompt = engine.model.prompt(700);
       const std::vector<TokenId> other = engine.model.prompt(300, 1500);
       const RequestId cold = engine.run(prompt, 24);
