@@ -34,7 +34,7 @@ class HungServer:
 
 @contextlib.contextmanager
 def hung_server(*arguments: str) -> Iterator[HungServer]:
-    with serving("-t", "1", "-np", "1", *arguments) as server:
+    with serving("-t", "1", "-np", "1", *arguments, is_child=True) as server:
         stream = server.open_request(
             "/completion", prompt="Once upon a time", n_predict=-1, ignore_eos=True, stream=True
         )
@@ -77,7 +77,9 @@ def test_a_hung_decode_thread_is_found_told_and_ends_the_process() -> None:
 
 
 def test_a_decode_thread_that_hangs_while_idle_is_found_by_the_next_request() -> None:
-    with serving("-t", "1", "-np", "1", "--stall-timeout", "2", "--stop-timeout", "2") as server:
+    with serving(
+        "-t", "1", "-np", "1", "--stall-timeout", "2", "--stop-timeout", "2", is_child=True
+    ) as server:
         server.complete(prompt="Hello", n_predict=1)
         thread = thread_of(server.process.pid, "decode")
         try:
@@ -118,7 +120,7 @@ def test_sigterm_does_not_wait_for_a_hung_decode_thread(signals: int) -> None:
 
 
 def test_a_process_that_was_stopped_as_a_whole_goes_on() -> None:
-    with serving("-t", "1", "-np", "1", "--stall-timeout", "1") as server:
+    with serving("-t", "1", "-np", "1", "--stall-timeout", "1", is_child=True) as server:
         stream = server.open_request(
             "/completion", prompt="Once upon a time", n_predict=-1, ignore_eos=True, stream=True
         )

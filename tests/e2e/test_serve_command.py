@@ -211,7 +211,7 @@ def test_a_mistyped_command_suggests_one() -> None:
 
 
 def test_an_idle_server_exits_at_once() -> None:
-    with serving("-t", "1", "-np", "1") as server:
+    with serving("-t", "1", "-np", "1", is_child=True) as server:
         server.client.get("/health")  # its connection stays open
         os.kill(server.process.pid, signal.SIGTERM)
         status, seconds = wait_exit(server)
@@ -223,7 +223,7 @@ def test_an_idle_server_exits_at_once() -> None:
 
 
 def test_running_streams_end_before_the_process_does() -> None:
-    with serving("-t", "1", "-np", "4") as server:
+    with serving("-t", "1", "-np", "4", is_child=True) as server:
         results: list[bytes] = []
 
         def read() -> None:
@@ -251,7 +251,7 @@ def test_running_streams_end_before_the_process_does() -> None:
 def test_a_stream_that_outlives_the_drain_ends_with_an_error() -> None:
     body = {"prompt": "Once", "ignore_eos": True, "stream": True, "n": 64}
     with (
-        serving("-t", "1", "-np", "1", "--drain-timeout", "0.2") as server,
+        serving("-t", "1", "-np", "1", "--drain-timeout", "0.2", is_child=True) as server,
         server.open_request("/v1/completions", **body) as stream,
     ):
         data = stream.recv(65536)
@@ -267,7 +267,7 @@ def test_a_stream_that_outlives_the_drain_ends_with_an_error() -> None:
 def test_a_second_signal_ends_the_process_at_once() -> None:
     body = {"prompt": "Once", "ignore_eos": True, "stream": True, "n": 100}
     with (
-        serving("-t", "1", "-np", "1") as server,
+        serving("-t", "1", "-np", "1", is_child=True) as server,
         server.open_request("/v1/completions", **body) as stream,
     ):
         assert stream.recv(100)

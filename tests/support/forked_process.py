@@ -127,6 +127,7 @@ def become(command: list[str], env: dict[str, str], folder: str, output: int) ->
     os.environ.clear()
     os.environ.update(env)
     sys.argv = command
+    sys.orig_argv = [sys.executable, *command]  # a supervisor starts servers by it
     sys.exit(main())
 
 

@@ -108,13 +108,16 @@ class Server(ReachableServer):
 
 @contextlib.contextmanager
 def serving(
-    *arguments: str, env: dict[str, str] | None = None, is_log_read: bool = True
+    *arguments: str,
+    env: dict[str, str] | None = None,
+    is_log_read: bool = True,
+    is_child: bool = False,
 ) -> Iterator[Server]:
     """`unpaced serve` with these flags on a free port, healthy.
 
     Unless `is_log_read`, its standard output and error are a pipe that nobody reads. It is forked
     from a process that has imported what it needs, unless `env` has more than flags, which may be
-    for imports.
+    for imports, or it `is_child`, to be waited for.
 
     With one thread unless told otherwise: several wait for one another by spinning, and other tests
     may need the cores.
@@ -127,7 +130,7 @@ def serving(
             os.mkfifo(log)
             stack.callback(os.close, os.open(log, os.O_RDWR | os.O_NONBLOCK))
         env = {"LLAMA_ARG_THREADS": "1"} | (env or {})
-        is_forked = all(name.startswith("LLAMA_ARG_") for name in env)
+        is_forked = not is_child and all(name.startswith("LLAMA_ARG_") for name in env)
         start = ForkedProcess if is_forked else start_process
         with running(command, env, port, log, start) as process:
             server = Server(process, log)
