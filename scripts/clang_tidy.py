@@ -1,10 +1,10 @@
 """Runs clang-tidy over the host's C++, with the checks of .clang-tidy; exit 1 if it finds anything.
 
 A file that was clean is not looked at again until it, a header of ours that it includes, the checks
-or the tool change: .build/cache/clang-tidy.json has what was clean. The others of a folder of csrc/
-and of the tests are looked at as one file, as they are compiled: most of the time goes to headers.
-If that is not clean, each is looked at by itself. Files that need headers which are not on every
-machine, CUDA's and Relacy's, are left out.
+or the tool change: .build/cache/clang-tidy.json has what was clean. The others of csrc/ and of the
+tests are looked at as a file for each processor: nearly all of the time goes to headers. So a name
+stands once in csrc/, in unnamed namespaces, too. If that is not clean, each is looked at by itself.
+Files that need headers which are not on every machine, CUDA's and Relacy's, are left out.
 """
 
 import hashlib
@@ -49,8 +49,9 @@ def main() -> int:
     clean: dict[str, str] = json.loads(CLEAN.read_text()) if CLEAN.is_file() else {}
     keys = {str(path.relative_to(ROOT)): key_of(path) for path in host_sources()}
     new = [file for file, key in keys.items() if clean.get(file) != key]
-    groups = sorted(groups_of(new), key=len, reverse=True)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    n = len(os.sched_getaffinity(0))
+    groups = sorted(groups_of(new, n), key=len, reverse=True)
+    with ThreadPoolExecutor(n) as pool:
         found = {file: text for each in pool.map(look_at_group, groups) for file, text in each}
     for file in new:
         print(found[file], end="")
@@ -67,22 +68,19 @@ def key_of(path: Path) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def groups_of(files: list[str]) -> list[list[str]]:
-    """A folder's files together, but those that are a program of their own."""
-    groups: list[list[str]] = []
-    for _, its in groupby(files, key=os.path.dirname):
-        together: list[str] = []
-        for file in its:
-            if is_one_of_several(file):
-                together.append(file)
-            else:
-                groups.append([file])
-        groups += [together] if together else []
+def groups_of(files: list[str], n: int) -> list[list[str]]:
+    """The files of csrc/ in `n` parts, the tests in as many; programs of their own alone."""
+    several = [file for file in files if is_one_of_several(file)]
+    groups = [[file] for file in files if file not in several]
+    for _, its in groupby(several, key=lambda file: file.startswith("csrc/")):
+        together = list(its)
+        size = -(-len(together) // n)
+        groups += [together[i : i + size] for i in range(0, len(together), size)]
     return groups
 
 
 def is_one_of_several(file: str) -> bool:
-    """Whether a file can be compiled with others: csrc/ has it, or it is a test in a namespace."""
+    """Whether a file can stand beside others: csrc/ has it, or it is a test in its namespace."""
     own = f"namespace {Path(file).stem} {{\n"
     return file.startswith("csrc/") or own in text_of(ROOT / file)
 
@@ -95,8 +93,11 @@ def look_at_group(files: list[str]) -> list[tuple[str, str]]:
         with tempfile.TemporaryDirectory() as folder:
             all_of_them = Path(folder) / "all.cpp"
             all_of_them.write_text(text)
-            if look_at(str(all_of_them)) == "":
-                return [(file, "") for file in files]
+            of_all = look_at(str(all_of_them))
+        found = [(file, look_at(file) if of_all else "") for file in files]
+        if of_all and not any(text for _, text in found):  # two have the same name for something
+            found[0] = (files[0], of_all)
+        return found
     return [(file, look_at(file)) for file in files]
 
 

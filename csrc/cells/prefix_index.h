@@ -15,6 +15,8 @@
 
 namespace unpaced {
 
+inline constexpr std::size_t kSequencesMax = 256;  // LLAMA_MAX_SEQ
+
 // Decode thread only.
 class PrefixIndex {
  public:

@@ -7,11 +7,6 @@
 #include "slots/common_prefix.h"
 
 namespace unpaced {
-namespace {
-
-constexpr std::size_t kSequencesMax = 256;  // LLAMA_MAX_SEQ
-
-}  // namespace
 
 SlotKeeper::SlotKeeper(const SlotKeeperOptions& options, std::int32_t n_slots, Counters& counters)
     : options_(options),

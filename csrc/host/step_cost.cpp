@@ -7,18 +7,18 @@ namespace {
 
 // What a new time weighs. Steps that become longer are believed sooner: who waits for a token
 // notices those.
-constexpr double kLonger = 0.5;
-constexpr double kShorter = 0.25;
+constexpr double kLongerStep = 0.5;
+constexpr double kShorterStep = 0.25;
 // A time counts as this many times what was expected at most, and as that part of it at least.
-constexpr double kSurprise = 2.0;
+constexpr double kStepSurprise = 2.0;
 
 void learn(double& known, double seen) noexcept {
   if (known <= 0) {
     known = seen;
     return;
   }
-  seen = std::clamp(seen, known / kSurprise, known * kSurprise);
-  known += (seen > known ? kLonger : kShorter) * (seen - known);
+  seen = std::clamp(seen, known / kStepSurprise, known * kStepSurprise);
+  known += (seen > known ? kLongerStep : kShorterStep) * (seen - known);
 }
 
 }  // namespace

@@ -8,11 +8,6 @@
 #include <utility>
 
 namespace unpaced {
-namespace {
-
-constexpr std::size_t kSequencesMax = 256;  // LLAMA_MAX_SEQ
-
-}  // namespace
 
 std::int32_t LlamaCellStore::n_sequences(const llama_model* model, std::int32_t n_slots) {
   if (llama_model_is_recurrent(model) || llama_model_is_hybrid(model) ||

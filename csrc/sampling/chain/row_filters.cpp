@@ -12,7 +12,7 @@ namespace unpaced {
 namespace {
 
 // Sums exp(logit - best) over the row in float32, in ascending order of tokens.
-float sum_of_exp(const LogitRow& row) noexcept {
+float ascending_sum_of_exp(const LogitRow& row) noexcept {
   float exps[kPageFloats];
   float sum = 0.0F;
   for (std::int32_t page = 0; page < row.n_pages(); ++page) {
@@ -67,7 +67,7 @@ void apply_temperature(LogitRow& row, float temperature) noexcept {
 void keep_top_p(LogitRow& row, float p, std::int32_t min_keep, Candidates& out) noexcept {
   constexpr std::int32_t kFirstTry = 256;
   constexpr std::int32_t kGrowth = 8;
-  const float sum = sum_of_exp(row);
+  const float sum = ascending_sum_of_exp(row);
   for (std::int32_t k = kFirstTry; k < row.n_vocab(); k *= kGrowth) {
     row.select_top(k, out);
     if (cut_at_p(out, row.max(), sum, p, min_keep)) return;

@@ -13,6 +13,7 @@
 
 #include "check.h"
 
+namespace choice_file_test {
 namespace {
 
 using unpaced::ChoiceFile;
@@ -121,3 +122,4 @@ TEST(no_path_and_no_folder_are_no_faults) {
 }
 
 }  // namespace
+}  // namespace choice_file_test

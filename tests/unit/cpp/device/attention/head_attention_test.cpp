@@ -10,6 +10,7 @@
 #include "check.h"
 #include "host_attention.h"
 
+namespace head_attention_test {
 namespace {
 
 using namespace unpaced;
@@ -201,3 +202,4 @@ TEST(what_it_refuses) {
 }
 
 }  // namespace
+}  // namespace head_attention_test

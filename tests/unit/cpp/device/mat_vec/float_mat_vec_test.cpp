@@ -13,6 +13,7 @@
 #include "host_block.h"
 #include "random_blocks.h"
 
+namespace float_mat_vec_test {
 namespace {
 
 using namespace unpaced;
@@ -222,3 +223,4 @@ TEST(floats_have_ggmls_bits_whatever_its_threads) {
 }
 
 }  // namespace
+}  // namespace float_mat_vec_test

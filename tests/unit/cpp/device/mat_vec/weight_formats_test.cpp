@@ -10,6 +10,7 @@
 #include "ggml_order.h"
 #include "random_blocks.h"
 
+namespace weight_formats_test {
 namespace {
 
 using namespace unpaced;
@@ -65,3 +66,4 @@ TEST(rows_are_the_products_of_their_weights) {
 }
 
 }  // namespace
+}  // namespace weight_formats_test
