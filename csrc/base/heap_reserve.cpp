@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -17,7 +18,10 @@ void reserve_heap(std::size_t n_bytes) {
   constexpr std::size_t kMostInt = std::numeric_limits<int>::max();
   mallopt(M_TRIM_THRESHOLD, static_cast<int>(std::min(2 * n_bytes, kMostInt)));
   std::vector<std::unique_ptr<std::byte[]>> blocks(n_bytes / kBlockBytes);
-  for (auto& block : blocks) block = std::make_unique<std::byte[]>(kBlockBytes);
+  for (auto& block : blocks) {
+    block = std::make_unique_for_overwrite<std::byte[]>(kBlockBytes);
+    std::memset(block.get(), 0, kBlockBytes);  // in one call, which a sanitizer sees as one
+  }
 }
 
 void give_back_heap() noexcept { malloc_trim(0); }

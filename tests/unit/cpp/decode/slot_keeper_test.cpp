@@ -101,7 +101,7 @@ TEST(where_cells_are_short_the_request_waits_for_the_copy) {
   seats.submit(0, other);
   for (std::int32_t i = 0; !seats.turn(0); ++i) REQUIRE(i < 1000);
   CHECK(store.parked.empty());
-  CHECK(store.n_copied >= 150);
+  CHECK_EQ(store.n_cells_copied, 300);  // in how many parts hangs on what else runs
 }
 
 TEST(copies_whose_cells_were_needed_are_given_up) {

@@ -1,9 +1,8 @@
 // States of a real model's slots on their way to host memory and back, part by part, while other
 // slots decode.
-#include <algorithm>
-
 #include "check.h"
 #include "model_engine.h"
+#include "same_bytes.h"
 #include "tied_tokens.h"
 
 namespace kept_state_test {
@@ -17,6 +16,7 @@ using unpaced::SlotState;
 using unpaced::TokenId;
 using unpaced::test::equal_up_to_a_tie;
 using unpaced::test::ModelEngine;
+using unpaced::test::same_bytes;
 
 EngineConfig config_of(std::int32_t n_slots, std::int32_t n_ctx) {
   EngineConfig config;
@@ -86,7 +86,7 @@ TEST(a_state_that_came_back_is_the_one_that_went) {
     CHECK_EQ(n_cached(engine, run(engine, before.tokens, 0)), 98);
     const SlotState after = copy(engine);
     CHECK(after.tokens == before.tokens);
-    CHECK(std::ranges::equal(after.bytes(), before.bytes()));
+    CHECK(same_bytes(after.bytes(), before.bytes()));
   }
 }
 
@@ -138,7 +138,7 @@ TEST(prompts_that_share_their_beginning_come_back_before_they_are_copied) {
       CHECK_EQ(n_cached(engine, second), 903);
       const SlotState after = copy(engine);
       CHECK(after.tokens == before.tokens);
-      CHECK(std::ranges::equal(after.bytes(), before.bytes()));
+      CHECK(same_bytes(after.bytes(), before.bytes()));
       CHECK_EQ(n_cached(engine, run(engine, other, 1, 0)), n_shared + 19);
       CHECK_EQ(engine.front.thread().counters().n_cache_lost.get(), 0U);
     }

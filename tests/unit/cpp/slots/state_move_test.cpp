@@ -6,6 +6,7 @@
 
 #include "action_engine.h"
 #include "check.h"
+#include "same_bytes.h"
 #include "slots/slot_file.h"
 #include "slots/state_pieces.h"
 
@@ -20,6 +21,7 @@ using unpaced::StatePieces;
 using unpaced::TokenId;
 using unpaced::test::ActionEngine;
 using unpaced::test::in_order;
+using unpaced::test::same_bytes;
 
 // Every byte, with V as rows and, without flash attention, as columns.
 TEST(what_is_copied_in_parts_is_what_is_copied_at_once) {
@@ -33,7 +35,7 @@ TEST(what_is_copied_in_parts_is_what_is_copied_at_once) {
         const SlotState parts = engine.copy(0);
         CHECK_EQ(engine.script.n_whole.load(), 0);
         CHECK(parts.tokens == whole.tokens);
-        CHECK(std::ranges::equal(parts.bytes(), whole.bytes()));
+        CHECK(same_bytes(parts.bytes(), whole.bytes()));
       }
     }
   }
@@ -73,7 +75,7 @@ TEST(cells_out_of_order_are_in_order_in_a_state_of_parts) {
   CHECK_EQ(engine.n_cached(longest), 290);
   const SlotState whole = engine.copy_whole(1);
   const SlotState parts = engine.copy(1);
-  CHECK(!std::ranges::equal(parts.bytes(), whole.bytes()));
+  CHECK(!same_bytes(parts.bytes(), whole.bytes()));
   CHECK(in_order(parts) == in_order(whole));
   engine.erase(0);
   engine.erase(1);
@@ -124,7 +126,7 @@ TEST(who_wants_the_slot_waits_for_the_last_part) {
   }
   const std::vector<RequestId> ended = engine.model.front.order_of(unpaced::EventKind::kFinished);
   CHECK(std::ranges::find(ended, other) < std::ranges::find(ended, restore.id));
-  CHECK(std::ranges::equal(copy.state.bytes(), before.bytes()));
+  CHECK(same_bytes(copy.state.bytes(), before.bytes()));
   CHECK_EQ(engine.n_cached(same), 899);
 }
 
@@ -189,7 +191,7 @@ TEST(rows_are_put_where_they_belong) {
     state.pieces->take(state.bytes(), n_all, first, n, rows, part);
     CHECK(state.pieces->put(part, rows, first, n, sequence, made, n_all));
   }
-  CHECK(std::ranges::equal(made, state.bytes()));
+  CHECK(same_bytes(made, state.bytes()));
   rows.back() += 16;
   CHECK(!state.pieces->has_rows(rows));
   rows.pop_back();

@@ -1,8 +1,8 @@
 // An engine whose slot actions take a turn for each part, and what a test does with it.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -134,7 +134,7 @@ class ActionEngine {
     copied.tokens = state.tokens;
     copied.lora_scales = state.lora_scales;
     copied.allocate(state.n_bytes);
-    std::ranges::copy(state.bytes(), copied.data.get());
+    std::memcpy(copied.data.get(), state.bytes().data(), state.n_bytes);
     copied.pieces = StatePieces::of(copied.bytes(), copied.tokens.size());
     return copied;
   }
