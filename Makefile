@@ -40,6 +40,8 @@ export CCACHE_SLOPPINESS := pch_defines,time_macros,include_file_mtime,include_f
 endif
 # Nothing from an activated environment or a user's site-packages may leak into the build.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# Hundreds of processes of a test run would compile the same modules anew; `make clean` removes what they keep.
+unexport PYTHONDONTWRITEBYTECODE
 export PYTHONNOUSERSITE := 1
 
 .PHONY: help serve build dist test test-begin test-clients test-deploy soak lint lint-python lint-cpp format lock page-libraries clean cpp-tests FORCE
@@ -64,12 +66,16 @@ dist: $(STAMPS)/venv  ## Wheels for other machines, in dist/; PYTHONS="python3.1
 # Three files of tests at a time on two cores, since a part of a test's time is waiting; one where a card's memory would be shared.
 TEST_PROCESSES := $(if $(wildcard /dev/nvidia0),0,3)
 
-test: test-begin lint cpp-tests  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
+# pip, lint and compilers share the cores: each by itself leaves one idle, at its end at the latest.
+test: test-begin  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
+	@echo "$(LINT)"
+	@$(MAKE) -j$(JOBS) ASKED=1 lint-python lint-cpp $(CPP_PROGRAMS)
+	@$(MAKE) ASKED=1 cpp-tests
 	@echo "pytest"
 	@$(PY) -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 	@[ -n "$(PYTEST_ARGS)" ] || sh scripts/test_time.sh end $(STAMPS)/test-time
 
-test-begin: $(STAMPS)/dev
+test-begin: $(STAMPS)/extension
 	@sh scripts/test_time.sh begin $(STAMPS)/test-time
 
 test-clients: $(STAMPS)/dev $(STAMPS)/clients  ## openai, litellm, lm-eval, Vercel's ai and others, each for real, against the server
@@ -87,11 +93,13 @@ soak: $(STAMPS)/dev  ## Requests that come and are cut by chance at the edge of 
 	@echo "arrivals, for $(MINUTES) min"
 	@$(PY) -m tests.bench.crowds.bench_arrivals --minutes $(MINUTES) --bound 300
 
-lint: $(STAMPS)/dev  ## Style, types, who knows whom, pages that are made: what is wrong, changing nothing
-	@echo "ruff, mypy, import-linter, dead code, clang-format, clang-tidy, includes, folders, docs/files.md, docs/flags.md, docs/api-reference.md"
-	@$(MAKE) -j2 lint-python lint-cpp  # both by themselves: mypy has one thread
+LINT := ruff, mypy, import-linter, dead code, clang-format, clang-tidy, includes, folders, docs/files.md, docs/flags.md, docs/api-reference.md
 
-lint-python:
+lint: $(STAMPS)/dev  ## Style, types, who knows whom, pages that are made: what is wrong, changing nothing
+	@echo "$(LINT)"
+	@$(MAKE) -j2 ASKED=1 lint-python lint-cpp  # both by themselves: mypy has one thread
+
+lint-python: $(STAMPS)/dev
 	@$(PY) -m ruff check --quiet --output-format concise .
 	@$(PY) -m ruff format --check --quiet . || { echo "Not formatted; make format does it:"; $(PY) -m ruff format --check .; }
 	@$(PY) -m mypy --no-error-summary --cache-dir .build/cache/mypy
@@ -102,7 +110,7 @@ lint-python:
 	@$(PY) scripts/flags_page.py --check
 	@$(PY) scripts/api_page.py --check
 
-lint-cpp:
+lint-cpp: $(STAMPS)/dev
 	@$(VENV)/bin/clang-format --dry-run -Werror $(CPP_FILES)
 	@$(PY) scripts/clang_tidy.py
 	@$(PY) scripts/include_layers.py
@@ -137,8 +145,8 @@ $(STAMPS)/venv: requirements.lock requirements-build.lock
 	@touch $@
 
 # Asked every time (60 ms): it alone knows whether profile, compiler and processor still fit the installed build,
-# and touches the stamp only when it installs another one.
-$(STAMPS)/llama: $(STAMPS)/venv FORCE
+# and touches the stamp only when it installs another one. ASKED: it was, by the make that calls this one.
+$(STAMPS)/llama: $(STAMPS)/venv $(if $(ASKED),,FORCE)
 	@mkdir -p "$$TMPDIR"
 	@$(PY) engine_ext/build_llama.py --profile "$(PROFILE)" --cuda-archs "$(CUDA_ARCHS)" --jobs $(JOBS) --install --stamp $@
 
@@ -179,17 +187,22 @@ $(STAMPS)/clients: requirements-clients.lock $(wildcard tests/e2e/clients/packag
 	else echo "npm is not here: its clients are left out"; fi
 	@touch $@
 
-# ctest three times: without a sanitizer what they leave to it, ThreadSanitizer, AddressSanitizer. The build trees stay:
-# later only what changed is compiled. Three tests
-# at a time, since much of their time is waiting; not while others are compiled, since some of them want both cores.
+# A build tree without a sanitizer, for what they leave to it, and one for each. The trees stay: later only what changed
+# is compiled. ninja takes its part of the cores from this make (+), and asks for none of its own.
+CPP_PROGRAMS := $(addprefix cpp-programs-,plain $(SANITIZERS))
+
+.PHONY: $(CPP_PROGRAMS)
+$(CPP_PROGRAMS): cpp-programs-%: $(STAMPS)/venv
+	+@STEP_NAME="$* " $(STEP) .build/logs/cpp-$*.log "C++ tests, sanitizer $*: compile" sh -c " \
+	  $(VENV)/bin/cmake -S csrc -B .build/cpp-$* -G Ninja -DCMAKE_MAKE_PROGRAM='$(CURDIR)/$(VENV)/bin/ninja' \
+	    -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
+	    -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$(filter $(SANITIZERS),$*) && \
+	  $(VENV)/bin/ninja -C .build/cpp-$* $(if $(filter plain,$*),unsanitized_tests)"
+
+# Three tests at a time, since much of their time is waiting; not while others are compiled, since some of them want both cores.
 cpp-tests: $(STAMPS)/dev
-	@for sanitizer in plain $(SANITIZERS); do \
-	  folder=.build/cpp-$$sanitizer; target=all; select=; \
-	  [ $$sanitizer != plain ] || { target=unsanitized_tests; select='--label-regex unsanitized'; }; \
-	  $(STEP) .build/logs/cpp-$$sanitizer.log "C++ tests, sanitizer $$sanitizer: compile" sh -c " \
-	    $(VENV)/bin/cmake -S csrc -B $$folder -G Ninja -DCMAKE_MAKE_PROGRAM='$(CURDIR)/$(VENV)/bin/ninja' \
-	      -DPython_EXECUTABLE='$(CURDIR)/$(PY)' -DCMAKE_BUILD_TYPE=RelWithDebInfo -DUNPACED_BUILD_PYTHON=OFF \
-	      -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$$(echo $$sanitizer | sed 's/plain//') && \
-	    $(VENV)/bin/cmake --build $$folder --target $$target"; \
-	  $(VENV)/bin/ctest --test-dir $$folder --output-on-failure --parallel 3 $$select; \
+	@$(MAKE) -j$(JOBS) ASKED=1 $(CPP_PROGRAMS)
+	@$(VENV)/bin/ctest --test-dir .build/cpp-plain --output-on-failure --parallel 3 --label-regex unsanitized
+	@for sanitizer in $(SANITIZERS); do \
+	  $(VENV)/bin/ctest --test-dir .build/cpp-$$sanitizer --output-on-failure --parallel 3; \
 	done
