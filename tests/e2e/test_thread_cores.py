@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -159,6 +160,7 @@ def test_who_computes_has_long_turns_that_others_may_end() -> None:
         answer = client.submit(server.complete, prompt="x", n_predict=900, ignore_eos=True)
         while not answer.done():
             awake |= slices(server, "decode")
+            time.sleep(0.002)
     assert "6000000" in awake
 
 

@@ -107,6 +107,7 @@ def _run_worker(files: Sequence[str], folder: Path, more: dict[str, str]) -> dic
     env |= more | {
         "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parents[1]}",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "LLAMA_CACHE": str(folder / "cache"),
         "UNPACED_SUITE_RESULTS": str(results),
     }

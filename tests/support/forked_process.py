@@ -135,9 +135,15 @@ if __name__ == "__main__":
     # As unpaced/__main__.py has it before it imports.
     gc.disable()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # All that a server imports, its first chat's modules as well.
+    import unpaced.chat.completion
     import unpaced.cli.flags
     import unpaced.cli.serve
     import unpaced.process.app
-    import unpaced.process.process  # noqa: F401
+    import unpaced.process.process
+    import unpaced.schemas.messages
+    import unpaced.schemas.responses
+    import unpaced.writers.anthropic
+    import unpaced.writers.responses_api  # noqa: F401
 
     fork_as_asked(socket.socket(fileno=int(sys.argv[1])))
