@@ -1,9 +1,7 @@
 """Shared by all tests."""
 
-import os
 import signal
 import tempfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +13,6 @@ import pytest
 from engine_ext import cpu_library
 from unpaced.cli.chat.own_server import short_folder
 
-ROOT = Path(__file__).resolve().parents[1]
-
 # A portable build has no backend before the engine has chosen one: llama_cpp's code chooses none.
 cpu_library()
 
@@ -24,20 +20,6 @@ cpu_library()
 # program that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that wait and files that compute take turns where several run at a time.
-
-    The longest comes first, and folders that have a browser stay together.
-    """
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=_turn)
-
-
-def _turn(item: pytest.Item) -> tuple[bool, int]:
-    path = item.path.parent if item.path.parent.name == "page" else item.path
-    return item.path.parent.name != "peer", zlib.crc32(str(path.relative_to(ROOT)).encode())
 
 
 @pytest.fixture
