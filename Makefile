@@ -44,7 +44,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help serve build dist test test-begin test-clients test-deploy soak lint lint-python lint-cpp format lock page-libraries clean cpp-tests FORCE
+.PHONY: help serve build dist test test-begin test-clients test-deploy soak lint lint-python lint-cpp format lock page-libraries clean cpp-tests run-cpp-tests FORCE
 
 help:  ## This list
 	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=auto]"
@@ -70,7 +70,7 @@ TEST_PROCESSES := $(if $(wildcard /dev/nvidia0),0,3)
 test: test-begin  ## Lint, types, C++ tests with sanitizers, then pytest; PYTEST_ARGS="-k ring"
 	@echo "$(LINT)"
 	@$(MAKE) -j$(JOBS) ASKED=1 lint-python lint-cpp $(CPP_PROGRAMS)
-	@$(MAKE) ASKED=1 cpp-tests
+	@$(MAKE) run-cpp-tests
 	@echo "pytest"
 	@$(PY) -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 	@[ -n "$(PYTEST_ARGS)" ] || sh scripts/test_time.sh end $(STAMPS)/test-time
@@ -199,9 +199,12 @@ $(CPP_PROGRAMS): cpp-programs-%: $(STAMPS)/venv
 	    -DUNPACED_BUILD_TESTS=ON -DUNPACED_SANITIZE=$(filter $(SANITIZERS),$*) && \
 	  $(VENV)/bin/ninja -C .build/cpp-$* $(if $(filter plain,$*),unsanitized_tests)"
 
-# Three tests at a time, since much of their time is waiting; not while others are compiled, since some of them want both cores.
 cpp-tests: $(STAMPS)/dev
 	@$(MAKE) -j$(JOBS) ASKED=1 $(CPP_PROGRAMS)
+	@$(MAKE) run-cpp-tests
+
+# Three tests at a time, since much of their time is waiting; not while others are compiled, since some of them want both cores.
+run-cpp-tests:
 	@$(VENV)/bin/ctest --test-dir .build/cpp-plain --output-on-failure --parallel 3 --label-regex unsanitized
 	@for sanitizer in $(SANITIZERS); do \
 	  $(VENV)/bin/ctest --test-dir .build/cpp-$$sanitizer --output-on-failure --parallel 3; \
