@@ -37,7 +37,7 @@ def test_memory_comes_back(server: Server) -> None:
 
 
 def test_short_texts_do_not_wait_for_long_ones(server: Server) -> None:
-    long = {"content": "Once upon a time " * 20_000}
+    long = {"content": "Once upon a time " * 40_000}
     with watching(server.port):
         busy = threading.Thread(target=several, args=(server.port, "/tokenize", [long] * 4))
         busy.start()
