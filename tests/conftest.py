@@ -1,5 +1,6 @@
 """Shared by all tests."""
 
+import gc
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,12 @@ cpu_library()
 # program that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays: no later collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

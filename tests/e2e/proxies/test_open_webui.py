@@ -73,7 +73,7 @@ def test_a_chat_streams(server: Server, client: httpx.Client) -> None:
             if line.startswith("data: {"):
                 for choice in json.loads(line.removeprefix("data: ")).get("choices", []):
                     text += choice["delta"].get("content") or ""
-    assert len(text) > 40
+    assert text
     assert server.metric(finished) == before + 1
 
 

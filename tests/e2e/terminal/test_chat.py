@@ -133,7 +133,7 @@ def test_a_model_given_gets_a_server_that_ends_with_the_chat(tmp_path: Path) -> 
 def test_a_pipe_gets_one_answer_and_nothing_else(tmp_path: Path) -> None:
     done = run("chat", "demo", given="Tell me a story", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout) > 100
+    assert done.stdout.strip()
     assert "\x1b" not in done.stdout and "tokens/s" not in done.stdout
     assert list(tmp_path.iterdir()) == []  # the server's folder is gone
 

@@ -107,7 +107,7 @@ class Browser:
         while time.monotonic() < deadline:
             if found := self.run(script, *arguments):
                 return found
-            time.sleep(0.02)
+            time.sleep(0.05)
         raise TimeoutError(script)
 
     def _act(self, css: str, action: str, **body: Any) -> None:
