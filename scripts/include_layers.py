@@ -31,7 +31,7 @@ LAYERS = (
     ("host", "device/state", "device/graph"),
     ("device/launch",),
     ("device/draw", "device/kernels", "device/llama"),
-    ("device/kernels/experts", "device/kernels/weights"),
+    ("device/kernels/experts", "device/kernels/rows", "device/kernels/weights"),
     ("device/kernels/mat_vec/block",),
     ("device/lane", "device/card", "device/kernels/attention", "device/kernels/mat_vec"),
     ("device/phases", "device/kernels/mat_vec/pairs"),

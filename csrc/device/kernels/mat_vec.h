@@ -69,10 +69,13 @@ struct MatVec {
   float glu_limit = 0;  // kSwigluClamp
 
   // The input: one of these, as the weights ask for it. Vectors are input_stride apart, in blocks
-  // or floats.
+  // or floats; rounded ones of several columns begin at a multiple of 16 bytes.
   const Q8Block* input_q8 = nullptr;  // quantised weights
   const float* input = nullptr;       // F32, F16 and BF16 weights
   std::int64_t input_stride = 0;
+  // The same vectors for tensor cores (tensor_records.h), at a multiple of 16 bytes; nullptr: a
+  // kernel that wants them so makes it of input_q8.
+  const std::uint8_t* input_records = nullptr;
   std::int32_t n_columns = 1;  // vectors, 1 to kMatVecColumns
   // Whose bits: those of ggml's kernel for so many columns. It sums a row in another order where it
   // has five or more, and adds nothing in the place of what is missing where it has two or more.

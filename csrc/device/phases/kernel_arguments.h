@@ -9,7 +9,7 @@
 #include "device/kernels/head_attention.h"
 #include "device/kernels/head_rope.h"
 #include "device/kernels/mat_vec.h"
-#include "device/kernels/row_rounding.h"
+#include "device/kernels/rows/row_rounding.h"
 
 namespace unpaced {
 

@@ -5,7 +5,7 @@
 
 #include "device/kernels/experts/expert_choice.h"
 #include "device/kernels/mat_vec.h"
-#include "device/kernels/norm_row.h"
+#include "device/kernels/rows/norm_row.h"
 #include "device/phases/kernel_arguments.h"
 
 namespace unpaced {

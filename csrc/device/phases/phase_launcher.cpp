@@ -1,7 +1,7 @@
 #include "device/phases/phase_launcher.h"
 
 #include "device/kernels/experts/expert_choice.h"
-#include "device/kernels/norm_row.h"
+#include "device/kernels/rows/norm_row.h"
 #include "device/phases/kernel_arguments.h"
 
 namespace unpaced {
@@ -55,7 +55,10 @@ void PhaseLauncher::enqueue(const NormLaunch& launch, const Place& place) const 
   } else {
     row.first = fill(launch.part, launch.writes_out);
   }
-  if (launch.rounds) row.rounded = places_.rounded(launch.part.out);
+  if (launch.rounds) {
+    row.rounded = places_.rounded(launch.part.out);
+    row.records = places_.records(launch.part.out);
+  }
   row.next_is_ours = place.next_is_ours;
   enqueue_norm_row(row, card_, place.stream);
 }
@@ -80,7 +83,8 @@ void PhaseLauncher::enqueue(const RoundLaunch& launch, const Place& place) const
                         .n_values = static_cast<std::int32_t>(rows->ne[0]),
                         .n_rows = static_cast<std::int32_t>(ggml_nrows(rows)),
                         .next_is_ours = place.next_is_ours,
-                        .rounded = places_.rounded(rows)},
+                        .rounded = places_.rounded(rows),
+                        .records = places_.records(rows)},
                        card_, place.stream);
 }
 
@@ -88,6 +92,7 @@ void PhaseLauncher::complete(MatVec& mat_vec, const ProductPart& part) const {
   mat_vec.variant = choices_.of(mat_vec);
   if (takes_rounded(part.weights)) {
     mat_vec.input_q8 = places_.rounded(part.input);
+    mat_vec.input_records = places_.records(part.input);
     mat_vec.input_stride = q8_blocks(part.input->ne[0]);
   } else {
     mat_vec.input = places_.floats(part.input);
@@ -120,7 +125,10 @@ void PhaseLauncher::enqueue(const ActivationLaunch& launch, const Place& place) 
   GateRow row = gate_row_of(launch.part);
   row.input = places_.floats(launch.part.input);
   row.out = places_.floats(launch.part.out);
-  if (launch.rounds) row.rounded = places_.rounded(launch.part.out);
+  if (launch.rounds) {
+    row.rounded = places_.rounded(launch.part.out);
+    row.records = places_.records(launch.part.out);
+  }
   row.next_is_ours = place.next_is_ours;
   enqueue_gate_row(row, card_, place.stream);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "device/kernels/rows/tensor_records.h"
+
 namespace unpaced {
 namespace {
 
@@ -9,6 +11,11 @@ constexpr std::size_t kAlignment = 256;
 
 std::size_t rounded_bytes(const ggml_tensor* rows) {
   return static_cast<std::size_t>(q8_blocks(rows->ne[0]) * ggml_nrows(rows)) * sizeof(Q8Block);
+}
+
+// Fewer columns have quicker kernels.
+bool has_records(const ggml_tensor* rows) {
+  return ggml_nrows(rows) > 4 && ggml_nrows(rows) <= kRecordColumns;
 }
 
 }  // namespace
@@ -50,9 +57,11 @@ void ValuePlaces::add_rounded(const PhaseLaunch& launch) {
   } else if (const auto* attention = std::get_if<AttentionLaunch>(&launch)) {
     rows = attention->rounded;
   }
-  if (rows != nullptr && !rounded_.contains(origin(rows))) {
-    rounded_[origin(rows)] = take(rounded_bytes(rows));
-  }
+  if (rows == nullptr || rounded_.contains(origin(rows))) return;
+  rounded_[origin(rows)] = take(rounded_bytes(rows));
+  const bool is_attention = std::holds_alternative<AttentionLaunch>(launch);
+  if (!is_attention && has_records(rows))
+    records_[origin(rows)] = take(static_cast<std::size_t>(record_bytes(rows->ne[0])));
 }
 
 void ValuePlaces::add_phase(const StepGraph& graph, const StepPhase& phase) {
@@ -86,6 +95,12 @@ float* ValuePlaces::floats(const ggml_tensor* value) const {
 
 std::byte* ValuePlaces::parts(const ggml_tensor* attention) const {
   return scratch_ + parts_.at(attention);
+}
+
+std::uint8_t* ValuePlaces::records(const ggml_tensor* value) const {
+  const auto found = records_.find(origin(value));
+  return found == records_.end() ? nullptr
+                                 : reinterpret_cast<std::uint8_t*>(scratch_ + found->second);
 }
 
 Q8Block* ValuePlaces::rounded(const ggml_tensor* value) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <span>
 
@@ -26,6 +27,9 @@ class ValuePlaces {
   [[nodiscard]] float* floats(const ggml_tensor* value) const;
   // Of the rounded form of its rows.
   [[nodiscard]] Q8Block* rounded(const ggml_tensor* value) const;
+  // Of the same rows for tensor cores (tensor_records.h); nullptr: they are few, or left by an
+  // attention, which makes no records.
+  [[nodiscard]] std::uint8_t* records(const ggml_tensor* value) const;
   // Where the parts of an attention meet.
   [[nodiscard]] std::byte* parts(const ggml_tensor* attention) const;
   // Counters for all attentions, in the scratch memory's first kArrivalBytes whichever phases there
@@ -44,6 +48,7 @@ class ValuePlaces {
 
   std::map<const ggml_tensor*, std::size_t> floats_;  // offsets in the scratch memory
   std::map<const ggml_tensor*, std::size_t> rounded_;
+  std::map<const ggml_tensor*, std::size_t> records_;
   std::map<const ggml_tensor*, std::size_t> parts_;
   std::size_t next_ = 0;
   std::size_t n_bytes_ = 0;

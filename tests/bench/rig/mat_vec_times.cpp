@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "device/kernels/card.h"
+#include "device/kernels/rows/tensor_records.h"
 #include "mat_vec_rig.h"
 
 using namespace unpaced;
@@ -70,6 +71,12 @@ constexpr Shape kShapes[] = {
     {"Q4_K", 4096, 14336, 4},
     {"Q4_K", 4096, 14336, 8},
     {"Q4_K", 4096, 4096, 8},
+    {"Q4_K", 6144, 4096, 8},
+    {"Q4_K", 14336, 4096, 8, true},
+    {"Q4_K", 3072, 2048, 8},
+    {"Q4_K", 2048, 2048, 8},
+    {"Q4_K", 8192, 2048, 8, true},
+    {"Q4_K", 2048, 8192, 8},
     {"Q6_K", 14336, 4096, 8},
     {"Q8_0", 14336, 4096, 8},
     // A prompt of 8, 5 and 4 tokens: an 8B's, a 1B's.
@@ -177,10 +184,13 @@ class Matrices {
     cuda_check(cudaMalloc(&rounded_, n * static_cast<std::size_t>(q8_blocks(shape_.n_values)) *
                                          sizeof(Q8Block)),
                "cudaMalloc");
+    cuda_check(cudaMalloc(&records_, static_cast<std::size_t>(record_bytes(shape_.n_values))),
+               "cudaMalloc");
     cuda_check(cudaMalloc(&out_, n * static_cast<std::size_t>(shape_.n_rows) * 4), "cudaMalloc");
   }
   ~Matrices() {
     cudaFree(rounded_);
+    cudaFree(records_);
     cudaFree(out_);
   }
   Matrices(const Matrices&) = delete;
@@ -205,6 +215,7 @@ class Matrices {
     made.end = shape_.glu ? MatVecEnd::kGlu : MatVecEnd::kPlain;
     if (is_quantised(format_)) {
       made.input_q8 = rounded_;
+      made.input_records = records();
       made.input_stride = q8_blocks(shape_.n_values);
     } else {
       made.input = static_cast<const float*>(input_->data);
@@ -214,6 +225,9 @@ class Matrices {
     return made;
   }
 
+  // As a step has them (value_places.h).
+  [[nodiscard]] std::uint8_t* records() const { return shape_.n_columns > 4 ? records_ : nullptr; }
+
   double ours_us(int variant, bool rounds, const Card& card, cudaStream_t stream) const {
     const double us = graph_us(stream, [&] {
       for (int i = 0; i < count_; ++i) {
@@ -222,7 +236,8 @@ class Matrices {
                                 .input_stride = shape_.n_values,
                                 .n_values = shape_.n_values,
                                 .n_rows = shape_.n_columns,
-                                .rounded = rounded_},
+                                .rounded = rounded_,
+                                .records = records()},
                                card, stream);
         }
         MatVec made = mat_vec(i);
@@ -255,6 +270,7 @@ class Matrices {
   ggml_tensor* input_ = nullptr;
   std::vector<ggml_tensor*> weights_;
   Q8Block* rounded_ = nullptr;
+  std::uint8_t* records_ = nullptr;
   float* out_ = nullptr;
 };
 

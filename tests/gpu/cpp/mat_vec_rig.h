@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "device/kernels/mat_vec.h"
-#include "device/kernels/row_rounding.h"
+#include "device/kernels/rows/row_rounding.h"
+#include "device/kernels/rows/tensor_records.h"
 #include "device/state/cuda_memory.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -140,6 +141,8 @@ class GpuCase {
         cudaMalloc(&rounded_, n_vectors * static_cast<std::size_t>(q8_blocks(product.n_values)) *
                                   sizeof(Q8Block)),
         "cudaMalloc");
+    cuda_check(cudaMalloc(&records_, static_cast<std::size_t>(record_bytes(product.n_values))),
+               "cudaMalloc");
     cuda_check(cudaMalloc(&added_, 8 * added_values_.size() + 4), "cudaMalloc");
     cuda_check(cudaMalloc(&out_, out_bytes()), "cudaMalloc");
     cuda_check(cudaMemcpy(inputs_, values_.data(), values_.size() * 4, cudaMemcpyHostToDevice),
@@ -150,8 +153,9 @@ class GpuCase {
                  "cudaMemcpy");
   }
   ~GpuCase() {
-    for (void* memory : {static_cast<void*>(inputs_), static_cast<void*>(rounded_),
-                         static_cast<void*>(added_), static_cast<void*>(out_)})
+    for (void* memory :
+         {static_cast<void*>(inputs_), static_cast<void*>(rounded_), static_cast<void*>(records_),
+          static_cast<void*>(added_), static_cast<void*>(out_)})
       cudaFree(memory);
   }
   GpuCase(const GpuCase&) = delete;
@@ -205,6 +209,7 @@ class GpuCase {
     made.glu = product_.glu;
     if (is_quantised(*product_.format)) {
       made.input_q8 = rounded_;
+      made.input_records = records();
       made.input_stride = q8_blocks(product_.n_values);
     } else {
       made.input = inputs_;
@@ -232,7 +237,8 @@ class GpuCase {
                           .input_stride = product_.n_values,
                           .n_values = product_.n_values,
                           .n_rows = static_cast<std::int32_t>(vectors()),
-                          .rounded = rounded_},
+                          .rounded = rounded_,
+                          .records = records()},
                          card, nullptr);
     enqueue_mat_vec(made, card, nullptr);
     cuda_check(cudaDeviceSynchronize(), "mat-vec");
@@ -244,6 +250,11 @@ class GpuCase {
   [[nodiscard]] std::size_t vectors() const {
     return product_.n_experts > 0 ? floats(product_.expert_has_input ? product_.n_experts : 1)
                                   : floats(product_.n_columns);
+  }
+  // Of every second product: of the others a kernel makes them by itself.
+  [[nodiscard]] std::uint8_t* records() const {
+    const bool has = (product_.n_values / 32 + product_.n_columns) % 2 == 0;
+    return has && product_.n_columns > 1 && product_.n_experts == 0 ? records_ : nullptr;
   }
   [[nodiscard]] std::size_t out_bytes() const {
     return 4 * floats(product_.n_rows) * floats(std::max(product_.n_columns, product_.n_experts));
@@ -320,6 +331,7 @@ class GpuCase {
   std::vector<float> added_values_;
   float* inputs_ = nullptr;
   Q8Block* rounded_ = nullptr;
+  std::uint8_t* records_ = nullptr;
   float* added_ = nullptr;
   float* out_ = nullptr;
 };

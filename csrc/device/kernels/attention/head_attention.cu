@@ -5,7 +5,7 @@
 #include "device/kernels/ggml_device.cuh"
 #include "device/kernels/head_attention.h"
 #include "device/kernels/launch.cuh"
-#include "device/kernels/rounding.cuh"
+#include "device/kernels/rows/rounding.cuh"
 
 namespace unpaced {
 namespace {

@@ -45,21 +45,26 @@ constexpr Build several_columns(std::int32_t columns, std::int32_t blocks, std::
 
 }  // namespace
 
-std::vector<Build> builds_for(const MatVec& mat_vec, bool has_quads, bool has_compact) {
+std::vector<Build> builds_for(const MatVec& mat_vec, const Ways& ways) {
   if (!is_quantised(mat_vec.matrices[0].format))
     return {{.rows = 2, .blocks_per_multiprocessor = 2}, {.rows = 2}};
   // One column in the order of several: what is left of those that were divided among launches.
   if (mat_vec.n_columns == 1 && mat_vec.order_columns == 1) {
-    if (has_quads) return {std::begin(kOneColumnOfQuads), std::end(kOneColumnOfQuads)};
+    if (ways.quads) return {std::begin(kOneColumnOfQuads), std::end(kOneColumnOfQuads)};
     return {std::begin(kOneColumn), std::end(kOneColumn)};
   }
   const std::int32_t columns = mat_vec.n_columns <= 2 ? 2 : mat_vec.n_columns <= 4 ? 4 : 8;
   std::vector<Build> builds;
+  if (ways.tensor && mat_vec.n_columns > 4) {
+    for (const std::int32_t bytes : {18432, 36864})
+      builds.push_back(
+          {.rows = 16, .columns = 8, .producer = true, .tensor = true, .stage_bytes = bytes});
+  }
   if (mat_vec.order_columns > 4) {
     for (const std::int32_t bytes : {9216, 4608})
       builds.push_back({.rows = 4, .columns = columns, .stage_bytes = bytes});
     // With fewer ggml's kernel is the quicker one there.
-    if (has_compact && mat_vec.n_columns > 6)
+    if (ways.compact && mat_vec.n_columns > 6)
       builds.push_back({.rows = 4, .columns = 8, .compact = true, .stage_bytes = 2304});
     return builds;
   }
@@ -67,7 +72,7 @@ std::vector<Build> builds_for(const MatVec& mat_vec, bool has_quads, bool has_co
   if (columns == 8) {
     for (const std::int32_t bytes : {9216, 4608})
       builds.push_back({.rows = 2, .columns = 8, .stage_bytes = bytes});
-    if (has_compact)
+    if (ways.compact)
       builds.push_back({.rows = 2, .columns = 8, .compact = true, .stage_bytes = 2304});
     return builds;
   }
@@ -82,7 +87,7 @@ std::vector<Build> builds_for(const MatVec& mat_vec, bool has_quads, bool has_co
   }
   builds.push_back({.rows = 2, .columns = 2, .blocks_per_multiprocessor = 2});
   builds.push_back({.rows = 2, .columns = 2, .launches_at_once = 2});
-  if (!has_quads) return builds;
+  if (!ways.quads) return builds;
   builds.push_back({.rows = 2, .columns = 2, .quads = true, .blocks_per_multiprocessor = 2});
   builds.push_back({.rows = 2, .columns = 2, .quads = true, .launches_at_once = 2});
   return builds;

@@ -8,9 +8,14 @@
 
 namespace unpaced::mat_vec {
 
-// Some of them may not suit it. has_quads: its formats' threads can be taken in fours
-// (lane_quads.h); has_compact: its format's inputs can take less memory (compact_inputs.h).
-[[nodiscard]] std::vector<Build> builds_for(const MatVec& mat_vec, bool has_quads,
-                                            bool has_compact);
+// What a mat-vec's formats can do on its card.
+struct Ways {
+  bool quads = false;    // their threads can be taken in fours (lane_quads.h)
+  bool compact = false;  // inputs can take less memory (compact_inputs.h)
+  bool tensor = false;   // tensor cores can multiply (block/tile_work.h)
+};
+
+// Some of them may not suit it.
+[[nodiscard]] std::vector<Build> builds_for(const MatVec& mat_vec, const Ways& ways);
 
 }  // namespace unpaced::mat_vec

@@ -30,7 +30,9 @@ class DevicePlace {
 #endif
   __device__ __forceinline__ bool is_producer() const { return threadIdx.x >= kBlockThreads; }
 
-  __device__ __forceinline__ void prepare_ring(int, int n_stages, int rows, int team_warps) {
+  // `readers` tell that a stage is read; only where there is a producer.
+  __device__ __forceinline__ void prepare_ring(int, int n_stages, int rows, int team_warps,
+                                               int readers = 1) {
 #if __CUDA_ARCH__ >= 800
     // Each row's lane announces its bytes, or each thread of the team its copies.
 #if __CUDA_ARCH__ >= 900
@@ -42,7 +44,7 @@ class DevicePlace {
     if (static_cast<int>(threadIdx.x) < n) {
       const int team = threadIdx.x / n_stages, stage = threadIdx.x % n_stages;
       begin_barrier(&barriers_.of[team][stage], arrivals);
-      begin_barrier(&barriers_.free[team][stage], 1);
+      begin_barrier(&barriers_.free[team][stage], readers);
       publish_barriers();
     }
     __syncthreads();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/kernels/mat_vec/block/tensor_q4_k.h"
 #include "device/kernels/mat_vec/builds.h"
 #include "device/kernels/mat_vec/formats.h"
 #include "device/kernels/mat_vec/plan.h"
@@ -29,9 +30,10 @@ struct Format {
   mat_vec::LaunchFormat launch;
   std::optional<mat_vec::FormatFacts> quads = {};
   std::optional<mat_vec::FormatFacts> compact = {};
+  std::optional<mat_vec::FormatFacts> tensor = {};
 
   [[nodiscard]] const mat_vec::FormatFacts& facts_for(const Build& build) const {
-    return build.quads ? *quads : build.compact ? *compact : facts;
+    return build.quads ? *quads : build.compact ? *compact : build.tensor ? *tensor : facts;
   }
 };
 
@@ -40,9 +42,15 @@ constexpr Format with_quads(WeightFormat name, mat_vec::LaunchFormat launch) {
   return {name, mat_vec::facts_of<Kind>(), launch, mat_vec::facts_of<mat_vec::Quad<Kind>>(),
           mat_vec::facts_of<mat_vec::Compact<Kind>>()};
 }
+template <class Kind, class Tensor>
+constexpr Format with_tensor(WeightFormat name, mat_vec::LaunchFormat launch) {
+  Format format = with_quads<Kind>(name, launch);
+  format.tensor = mat_vec::tensor_facts_of<Tensor>();
+  return format;
+}
 
 constexpr std::array<Format, 11> kFormats = {{
-    with_quads<mat_vec::Q4K>(WeightFormat::kQ4_K, mat_vec::launch_q4_k),
+    with_tensor<mat_vec::Q4K, mat_vec::TensorQ4K>(WeightFormat::kQ4_K, mat_vec::launch_q4_k),
     with_quads<mat_vec::Q5K>(WeightFormat::kQ5_K, mat_vec::launch_q5_k),
     with_quads<mat_vec::Q6K>(WeightFormat::kQ6_K, mat_vec::launch_q6_k),
     with_quads<mat_vec::Q8_0>(WeightFormat::kQ8_0, mat_vec::launch_q8_0),
@@ -189,6 +197,12 @@ bool has_quads(const MatVec& mat_vec, const Parts& parts, const Card& card) {
          std::ranges::all_of(parts.formats, [](const Format* f) { return f->quads.has_value(); });
 }
 
+// Columns' blocks are fetched as they lie, sixteen bytes at a time.
+bool has_tensor(const MatVec& mat_vec, const Format& format, const Card& card) {
+  return format.tensor.has_value() && card.code >= 90 &&
+         mat_vec.input_stride * std::int64_t{sizeof(Q8Block)} % 16 == 0;
+}
+
 bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts, const Card& card) {
   if (parts.each.size() > 1 && build.columns == 1 && build.rows != 2) return false;
   // Up and gate are a pair of rows.
@@ -225,10 +239,12 @@ std::vector<Variant>::iterator preferred(std::vector<Variant>& variants, const C
 std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, const Card& card) {
   std::vector<Variant> variants;
   if (parts.each.empty()) return variants;
-  const bool quads = has_quads(mat_vec, parts, card);
-  // Rows so long that it is needed have one format, in every model.
-  const bool compact = parts.formats.size() == 1 && parts.formats.front()->compact.has_value();
-  for (const Build& build : mat_vec::builds_for(mat_vec, quads, compact)) {
+  // Rows so long that inputs must be compact have one format, in every model.
+  const bool one = parts.formats.size() == 1;
+  const mat_vec::Ways ways = {.quads = has_quads(mat_vec, parts, card),
+                              .compact = one && parts.formats.front()->compact.has_value(),
+                              .tensor = one && has_tensor(mat_vec, *parts.formats.front(), card)};
+  for (const Build& build : mat_vec::builds_for(mat_vec, ways)) {
     if (!suits(build, mat_vec, parts, card)) continue;
     Variant variant{build, {}};
     for (std::size_t i = 0; i < parts.each.size(); ++i) {
@@ -250,6 +266,7 @@ std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, cons
 MatVec columns_of(const MatVec& mat_vec, std::int32_t first, std::int32_t n) {
   MatVec part = mat_vec;
   part.n_columns = n;
+  part.input_records = nullptr;  // they have all columns
   if (part.input_q8 != nullptr) part.input_q8 += first * mat_vec.input_stride;
   for (MatVecMatrix& matrix : part.matrices) {
     if (matrix.out != nullptr) matrix.out += first * matrix.out_stride;

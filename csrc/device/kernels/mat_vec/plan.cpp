@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/kernels/mat_vec/block/tile_work.h"
 #include "device/kernels/weights/summation.h"
 
 namespace unpaced::mat_vec {
@@ -101,6 +102,7 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   const bool quantised = is_quantised(mat_vec.matrices[0].format);
   task.input = quantised ? reinterpret_cast<const std::uint8_t*>(mat_vec.input_q8)
                          : reinterpret_cast<const std::uint8_t*>(mat_vec.input);
+  task.records = mat_vec.input_records;
   task.input_stride =
       mat_vec.input_stride * static_cast<std::int64_t>(quantised ? sizeof(Q8Block) : sizeof(float));
   task.experts = mat_vec.experts;
@@ -116,7 +118,7 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   task.n_steps = divided_up(task.n_blocks, kLanes / format.threads);
   put_slices(format, warps / format.lane_threads, build, task);
 
-  const std::int32_t n_teams = kTeamsMax / (build.wide ? warps : 1);
+  const std::int32_t n_teams = build.tensor ? 1 : kTeamsMax / (build.wide ? warps : 1);
   const std::int32_t all = card.n_multiprocessors * build.blocks_per_multiprocessor;
   const auto most = std::max(1, static_cast<std::int32_t>(all * share));
   // Few rows are spread over the multiprocessors: a team each, if there are no more.
@@ -131,8 +133,10 @@ std::optional<Plan> plan_mat_vec(const MatVec& mat_vec, const FormatFacts& forma
   const std::int32_t vectors = std::max(task.n_inputs, build.columns);
   const std::int64_t inputs =
       build.held ? 0 : std::int64_t{vectors} * task.n_steps * format.input_bytes;
-  const std::int32_t sums =
-      build.wide || build.quads ? n_teams * warps * build.rows * build.columns * 4 * kLanes : 0;
+  const std::int32_t sums = build.tensor ? kTileScratch
+                            : build.wide || build.quads
+                                ? n_teams * warps * build.rows * build.columns * 4 * kLanes
+                                : 0;
   // Each block takes a kilobyte that is not its own, and has its barriers outside.
   const std::int32_t n_beside = build.blocks_per_multiprocessor * build.launches_at_once;
   const std::int64_t budget = (card.shared_bytes_max + 1024) / n_beside - 2048;

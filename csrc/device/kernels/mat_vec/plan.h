@@ -8,6 +8,8 @@
 #include "device/kernels/card.h"
 #include "device/kernels/mat_vec.h"
 #include "device/kernels/mat_vec/block/task.h"
+#include "device/kernels/mat_vec/block/tile.h"
+#include "device/kernels/rows/tensor_records.h"
 #include "device/kernels/weights/compact_inputs.h"
 #include "device/kernels/weights/lane_quads.h"
 
@@ -29,6 +31,18 @@ struct FormatFacts {
   std::int32_t lane_threads;  // ggml's threads of which a lane does the work
 };
 
+// Of a format for tensor cores: eight columns' records are what a step's inputs take.
+template <class Format>
+constexpr FormatFacts tensor_facts_of() {
+  return {Format::kValues,
+          Format::kBytes,
+          Format::kThreads,
+          Format::kRecords * kLanes / Format::kThreads * kRecordBytes / kTileColumns,
+          Format::kAlignment,
+          Format::kSources * int{sizeof(typename Format::Source)},
+          1};
+}
+
 template <class Format>
 constexpr FormatFacts facts_of() {
   return {Format::kValues,
@@ -42,13 +56,14 @@ constexpr FormatFacts facts_of() {
 
 // A kernel (product.h: Shape), and how it is launched.
 struct Build {
-  std::int32_t rows = 2;     // of a chunk: 1 (of quads), 2 or 4
+  std::int32_t rows = 2;     // of a chunk: 1 (of quads), 2 or 4; 16 of tensor cores
   std::int32_t columns = 1;  // 1, 2, 4 or 8
   bool wide = false;         // teams of as many warps as ggml has
   bool held = false;         // inputs stay in registers
   bool quads = false;        // lanes do four of ggml's threads' work each
   bool producer = false;     // a warp of each block does nothing but fetch
   bool compact = false;      // inputs take less shared memory (compact_inputs.h)
+  bool tensor = false;       // tensor cores multiply (block/tile_work.h)
   std::int32_t blocks_per_multiprocessor = 1;
   // Two: a block leaves room for one of the next launch, which then fetches its first weights
   // beside it.

@@ -84,15 +84,21 @@ __device__ __forceinline__ void announce(unsigned long long* barrier, std::uint3
                : "memory");
 }
 
+// Bytes that were announced; all three are multiples of 16.
+__device__ __forceinline__ void copy_bytes(const std::uint8_t* from, std::uint32_t bytes, void* to,
+                                           unsigned long long* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
 // One lane fetches one row's slice.
 __device__ __forceinline__ void fetch_row(unsigned long long* barrier, const Lines& lines,
                                           void* slot) {
   announce(barrier, lines.bytes);
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(shared_address(slot)),
-      "l"(lines.begin), "r"(lines.bytes), "r"(shared_address(barrier))
-      : "memory");
+  copy_bytes(lines.begin, lines.bytes, slot, barrier);
 }
 
 // Such a copy once for a whole warp, whose lanes all have the same arguments; does: whether.

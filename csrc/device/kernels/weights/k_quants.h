@@ -34,7 +34,7 @@ struct Q8Inputs {
 };
 
 // Two groups of 32 weights with a scale and a minimum each, of 8 inputs each: Q4_K and Q5_K. The
-// second group's weights are kSecond times too large: so they need not be moved.
+// second group's weights are 2^kSecond times too large: so they need not be moved.
 template <int kSecond>
 struct TwoGroups : Q8Inputs<256> {
   // The inputs' words; their scale d; d * (their sum), which is exact: 11 bits times 11.
@@ -70,25 +70,28 @@ struct TwoGroups : Q8Inputs<256> {
     return input;
   }
 
-  // The block's two F16 numbers and twelve bytes of six-bit scales and minima.
-  UNPACED_BOTH static void load_scales(const std::uint8_t* block, int part, Weights& weights) {
-    std::uint32_t header[4];
-    load_four_words(block, header);
-    weights.scale = half_value(header[0] & 0xffffU);
-    weights.minimum = half_value(header[0] >> 16);
-    // Two groups' scales and minima as the bytes of one word. Groups 0 to 3 have all six bits in a
-    // byte; groups 4 to 7 have four in the last four bytes, and two above those of groups 0 to 3.
-    const int pair = part / 4;
+  // Groups 2 * pair's and the next one's scales, then their minima, as the bytes of one word. A
+  // block begins with two F16 numbers and twelve bytes of six-bit scales and minima: groups 0 to 3
+  // have all six bits in a byte; groups 4 to 7 have four in the last four bytes, and two above
+  // those of groups 0 to 3.
+  UNPACED_BOTH static std::uint32_t scale_bytes(const std::uint32_t (&header)[4], int pair) {
     const bool split = pair >= 2;
     const std::uint32_t whole =
         chosen_bytes(header[1], header[2], (pair & 1) != 0 ? 0x7632 : 0x5410);
     const std::uint32_t rest = chosen_bytes(header[3], 0, (pair & 1) != 0 ? 0x3232 : 0x1010);
     const std::uint32_t fours = (rest & 0xffffU) | ((rest >> 4) & 0xffff0000U);
-    const std::uint32_t bytes = (whole & (split ? 0 : 0x3f3f3f3fU)) |
-                                (fours & (split ? 0x0f0f0f0fU : 0)) |
-                                ((whole >> 2) & (split ? 0x30303030U : 0));
+    return (whole & (split ? 0 : 0x3f3f3f3fU)) | (fours & (split ? 0x0f0f0f0fU : 0)) |
+           ((whole >> 2) & (split ? 0x30303030U : 0));
+  }
+
+  UNPACED_BOTH static void load_scales(const std::uint8_t* block, int part, Weights& weights) {
+    std::uint32_t header[4];
+    load_four_words(block, header);
+    weights.scale = half_value(header[0] & 0xffffU);
+    weights.minimum = half_value(header[0] >> 16);
+    const std::uint32_t bytes = scale_bytes(header, part / 4);
     weights.scales[0] = factor_of(byte_value<0>(bytes));
-    weights.scales[1] = factor_of(byte_value<1, kSecond>(bytes));
+    weights.scales[1] = factor_of(byte_value<1, -kSecond>(bytes));
     weights.minima[0] = byte_value<2>(bytes);
     weights.minima[1] = byte_value<3>(bytes);
   }
@@ -118,7 +121,7 @@ struct TwoGroups : Q8Inputs<256> {
   }
 };
 
-struct Q4K : TwoGroups<16> {
+struct Q4K : TwoGroups<4> {
   static constexpr int kBytes = 144;
   static constexpr int kThreads = 16;
   static constexpr int kAlignment = 16;
@@ -152,7 +155,7 @@ struct Q4K : TwoGroups<16> {
   }
 };
 
-struct Q5K : TwoGroups<1> {
+struct Q5K : TwoGroups<0> {
   static constexpr int kBytes = 176;
   static constexpr int kThreads = 16;
   static constexpr int kAlignment = 16;

@@ -153,17 +153,16 @@ UNPACED_BOTH std::uint32_t chosen_bytes(std::uint32_t low, std::uint32_t high,
 #endif
 }
 
-// Byte `i` of a word as a float, 0 to 255, divided by 1 or 16.
-template <int i, int kDivisor = 1>
+// Byte `i` of a word as a float, 0 to 255, times 2^kPower: 2^(23 + kPower) has it in its last bits.
+template <int i, int kPower = 0>
 UNPACED_BOTH float byte_value(std::uint32_t word) {
-  static_assert(kDivisor == 1 || kDivisor == 16);
-  constexpr std::uint32_t kOne = kDivisor == 1 ? 0x4B000000U : 0x49000000U;
+  constexpr std::uint32_t kOne = std::uint32_t{127 + 23 + kPower} << 23;
 #if defined(__CUDA_ARCH__)
   const std::uint32_t biased = __byte_perm(word, kOne, 0x7540 | i);
 #else
   const std::uint32_t biased = kOne | ((word >> (8 * i)) & 0xffU);
 #endif
-  return sum(as_float(biased), -8388608.0F / kDivisor);
+  return sum(as_float(biased), -as_float(kOne));
 }
 
 // Words as they lie in memory, whatever their alignment. Reads aligned words that hold at least one

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "device/kernels/row_rounding.h"
+#include "device/kernels/rows/row_rounding.h"
 #include "device/state/cuda_memory.h"
 #include "device/state/stream_wait.h"
 

@@ -11,8 +11,8 @@
 #include "device/kernels/head_attention.h"
 #include "device/kernels/head_rope.h"
 #include "device/kernels/mat_vec.h"
-#include "device/kernels/norm_row.h"
-#include "device/kernels/row_rounding.h"
+#include "device/kernels/rows/norm_row.h"
+#include "device/kernels/rows/row_rounding.h"
 
 namespace unpaced {
 namespace {

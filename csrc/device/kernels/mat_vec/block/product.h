@@ -12,6 +12,7 @@
 #include "device/kernels/mat_vec/block/block_inputs.h"
 #include "device/kernels/mat_vec/block/chunk_rows.h"
 #include "device/kernels/mat_vec/block/producer.h"
+#include "device/kernels/mat_vec/block/row_output.h"
 #include "device/kernels/mat_vec/block/shape.h"
 #include "device/kernels/mat_vec/block/task.h"
 #include "device/kernels/weights/lane_quads.h"
@@ -182,7 +183,7 @@ class BlockWork {
   // --- a chunk -------------------------------------------------------------------------------
 
   UNPACED_BOTH void work_on(const Chunks& chunk, const Input (&held)[kHeld > 0 ? kHeld : 1]) {
-    const Output output = output_of(chunk);
+    const RowOutput output = output_of(chunk);
     const float added = output.added != nullptr ? *output.added : 0.0F;
     Sums sums = {};
     constexpr bool kInSlots = Rows::kIsAligned && !Place::kReadsInPlace;
@@ -215,36 +216,15 @@ class BlockWork {
   // --- outputs -------------------------------------------------------------------------------
 
   // What this lane stores, or hands to the lane that does.
-  struct Output {
-    const float* added;
-    float* out;
-  };
-
-  UNPACED_BOTH Output output_of(const Chunks& chunk) const {
+  UNPACED_BOTH RowOutput output_of(const Chunks& chunk) const {
     const int value = value_of_lane(lane_, Shape::kShare);
     const int r = Totals::share_row(warp_) + value / Shape::kShareColumns;
     const int column = Totals::share_column(warp_) + value % Shape::kShareColumns;
-    const TaskMatrix& matrix = rows_.matrix_of(chunk, r);
-    const std::int32_t row = rows_.number_of(chunk, r);
-    if (row >= matrix.n_rows || (kColumns > 1 && column >= task_.n_columns))
-      return {nullptr, nullptr};
-    Output output = {matrix.added, nullptr};
-    if (output.added != nullptr) {
-      output.added += row;
-      if (rows_.has_experts())
-        output.added += rows_.expert_id(chunk) * static_cast<std::int64_t>(matrix.n_rows);
-      if constexpr (kColumns > 1) output.added += column * matrix.added_stride;
-    }
-    // Of gate and up, up has the result.
-    if (lane_ % (kLanes / Shape::kShare) == 0 && (!rows_.paired() || (r & 1) == 0)) {
-      output.out = matrix.out + row;
-      if (rows_.has_experts()) output.out += chunk.part() * matrix.out_stride;
-      if constexpr (kColumns > 1) output.out += column * matrix.out_stride;
-    }
-    return output;
+    return mat_vec::output_of<kColumns>(task_, rows_, chunk, r, column,
+                                        lane_ % (kLanes / Shape::kShare) == 0);
   }
 
-  UNPACED_BOTH void store(const Output& output, float added, float total) {
+  UNPACED_BOTH void store(const RowOutput& output, float added, float total) {
     if (task_.end != MatVecEnd::kPlain && (task_.adds_zero || output.added != nullptr))
       total = sum(total, added);
     if constexpr (kRows > 1) {

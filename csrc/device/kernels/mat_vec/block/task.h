@@ -24,7 +24,8 @@ struct TaskMatrix {
 
 struct Task {
   TaskMatrix matrices[kMatVecMatrices];
-  const std::uint8_t* input;  // blocks of q8_1, or floats
+  const std::uint8_t* input;    // blocks of q8_1, or floats
+  const std::uint8_t* records;  // the same for tensor cores; nullptr: they are not made
   const std::int32_t* experts;
   std::int64_t input_stride;  // bytes from a column, or an expert's vector, to the next
   std::int32_t n_matrices;

@@ -32,17 +32,19 @@ struct HostBlock {
   static constexpr int kThreads = 256;
   static constexpr int kProducerThreads = 32;
 
-  HostBlock(Fibers& threads, int block, int n_blocks, std::size_t shared_bytes)
+  // `n_beside`: threads of warps that do not multiply.
+  HostBlock(Fibers& threads, int block, int n_blocks, std::size_t shared_bytes,
+            int n_beside = kProducerThreads)
       : number(block),
         count(n_blocks),
         fibers(threads),
         // What nobody wrote is nobody's: it would show.
         memory((shared_bytes + 15) / 16,
                Line{{0xffffffffU, 0xffffffffU, 0xffffffffU, 0xffffffffU}}),
-        everybody(kThreads + kProducerThreads),
+        everybody(kThreads + n_beside),
         all(kThreads),
-        warps(kThreads / 32, FiberBarrier(32)),
-        lanes(kThreads / 32, std::vector<float>(32)) {}
+        warps(static_cast<std::size_t>((kThreads + n_beside) / 32), FiberBarrier(32)),
+        lanes(warps.size(), std::vector<float>(32)) {}
 
   struct alignas(16) Line {
     std::uint32_t words[4];
@@ -77,10 +79,13 @@ class HostPlace {
     return reinterpret_cast<std::uint8_t*>(block_.memory.data());
   }
 
-  void prepare_ring(int, int, int rows, int team) {
+  void prepare_ring(int, int, int rows, int team, int readers = 1) {
     if (thread_ == 0) {
       for (auto& stages : block_.fetched) {
         for (HostStage& stage : stages) stage.n = stage.left = rows;
+      }
+      for (auto& stages : block_.free) {
+        for (HostStage& stage : stages) stage.n = stage.left = readers;
       }
       block_.teams.assign(static_cast<std::size_t>(HostBlock::kThreads / 32 / team),
                           FiberBarrier(32 * team));
@@ -158,7 +163,7 @@ class HostPlace {
     return mat_vec::product(up, mat_vec::sum(gate, 0.5F));
   }
 
- private:
+ protected:
   // Whole lines of 16 bytes, as the device's copies.
   static void copy_lines(const std::uint8_t* from, std::int32_t bytes, std::uint8_t* to) {
     const auto before = static_cast<std::int32_t>(reinterpret_cast<std::uintptr_t>(from) & 15);

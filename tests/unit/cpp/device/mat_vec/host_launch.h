@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "device/kernels/mat_vec/block/product.h"
+#include "device/kernels/mat_vec/block/tensor_q4_k.h"
+#include "device/kernels/mat_vec/block/tile_work.h"
 #include "device/kernels/mat_vec/plan.h"
 #include "fibers.h"
 #include "host_block.h"
+#include "host_tile.h"
 
 namespace unpaced::test {
 
@@ -23,6 +27,31 @@ void run(const mat_vec::Plan& plan) {
     });
   }
 }
+
+// The same by tensor cores.
+template <class Format, int kWarps>
+void run_tiles(const mat_vec::Plan& plan) {
+  static Fibers fibers(HostBlock::kThreads + HostTilePlace::kBeside);
+  for (int block = 0; block < plan.n_thread_blocks; ++block) {
+    HostBlock threads(fibers, block, plan.n_thread_blocks,
+                      static_cast<std::size_t>(plan.shared_bytes), HostTilePlace::kBeside);
+    HostTile tile;
+    fibers.run([&](int thread) {
+      HostTilePlace place(threads, tile, thread);
+      mat_vec::TileWork<mat_vec::TileShape<Format, kWarps>, HostTilePlace>(plan.task, place).run();
+    });
+  }
+}
+
+// A format's kind for tensor cores; void: it has none.
+template <class Format>
+struct TensorOf {
+  using Type = void;
+};
+template <>
+struct TensorOf<mat_vec::Q4K> {
+  using Type = mat_vec::TensorQ4K;
+};
 
 template <class Format, int kWarps>
 void run_wide(const mat_vec::Build& build, const mat_vec::Plan& plan) {
@@ -45,6 +74,12 @@ void run_column(const mat_vec::Build& build, const mat_vec::Plan& plan) {
 template <class Format, int kWarps>
 void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
   using mat_vec::Shape;
+  using Tensor = typename TensorOf<Format>::Type;
+  if constexpr (!std::is_void_v<Tensor>) {
+    if (build.tensor)
+      return plan.warps == kWarps ? run_tiles<Tensor, kWarps>(plan)
+                                  : run_tiles<Tensor, kWarps / 2>(plan);
+  }
   if constexpr (mat_vec::HasQuads<Format>) {
     if (build.quads) return run_build<mat_vec::Quad<Format>, kWarps>(build, plan);
   }

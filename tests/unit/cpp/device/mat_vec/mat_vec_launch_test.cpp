@@ -24,6 +24,7 @@ using namespace unpaced;
 using namespace unpaced::test;
 
 constexpr Card kCard = {.compute = 90,
+                        .code = 90,
                         .n_multiprocessors = 3,
                         .shared_bytes_max = 232448,
                         .dependents_start_early = true};

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "check.h"
@@ -41,6 +42,10 @@ bool compute(const MatVec& mat_vec, const mv::Build& build, const Card& card) {
   if constexpr (mv::HasQuads<Format>) {
     if (build.quads) facts = mv::facts_of<mv::Quad<Format>>();
     if (build.compact) facts = mv::facts_of<mv::Compact<Format>>();
+  }
+  using Tensor = typename TensorOf<Format>::Type;
+  if constexpr (!std::is_void_v<Tensor>) {
+    if (build.tensor) facts = mv::tensor_facts_of<Tensor>();
   }
   const std::optional<mv::Plan> plan =
       mv::plan_mat_vec(mat_vec, facts, mv::ggml_warps(mat_vec, card), build, card);
@@ -171,6 +176,38 @@ TEST(several_columns_have_the_bits_of_so_many) {
             if (end == MatVecEnd::kGlu) product.rows = {23, 23};
             expect_equal(product, {.rows = 4, .columns = columns, .wide = order <= 4}, ++seed);
           }
+        }
+      }
+    }
+  }
+}
+
+// Rows and columns that are no multiples of a tile's, rows of all lengths, both of ggml's orders.
+TEST(tensor_cores_have_the_bits_of_one_column_and_of_so_many) {
+  std::uint32_t seed = 1800;
+  const GgmlFormat& format = ggml_formats().front();
+  for (const int n_values : lengths(format)) {
+    for (const int order : {1, 5, 8}) {
+      for (const MatVecEnd end : {MatVecEnd::kPlain, MatVecEnd::kAdded, MatVecEnd::kGlu}) {
+        for (const int stage_bytes : {18432, 36864}) {
+          const bool has_records = (n_values / 256 + order + stage_bytes / 18432) % 2 == 0;
+          Product product = {.format = &format,
+                             .n_values = n_values,
+                             .rows = {37},
+                             .n_columns = order == 1 ? 7 : order,
+                             .order_columns = order,
+                             .end = end,
+                             .wild = stage_bytes == 36864,
+                             .has_records = has_records};
+          if (end == MatVecEnd::kGlu) product.rows = {37, 37};
+          if (end == MatVecEnd::kPlain) product.rows = {50, 9, 16};
+          expect_equal(product,
+                       {.rows = 16,
+                        .columns = 8,
+                        .producer = true,
+                        .tensor = true,
+                        .stage_bytes = stage_bytes},
+                       ++seed);
         }
       }
     }

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "device/kernels/mat_vec.h"
+#include "device/kernels/rows/tensor_records.h"
+#include "device/kernels/weights/half_arithmetic.h"
 #include "device/kernels/weights/pinned_float.h"
 #include "ggml_order.h"
 #include "host_block.h"
@@ -28,6 +31,7 @@ struct Product {
   int misaligned = 0;  // bytes before the first row
   int n_experts = 0;   // used, of twice as many
   bool expert_has_input = false;
+  bool has_records = false;  // for tensor cores
 };
 
 // A product's memory, and what ggml makes of it.
@@ -53,6 +57,7 @@ class Data {
     input_stride_ = q8_blocks(product.n_values) + 16;
     input_.resize(static_cast<std::size_t>(input_stride_ * n_vectors_));
     for (Q8Block& block : input_) fill_input(block);
+    if (product.has_records) make_records();
     for (int i = 0; i < product.n_experts; ++i)
       experts_.push_back(static_cast<std::int32_t>(
           random_.below(2 * static_cast<std::uint32_t>(product.n_experts))));
@@ -77,6 +82,7 @@ class Data {
     made.end = product_.end;
     made.input_q8 = input_.data();
     made.input_stride = input_stride_;
+    if (!records_.empty()) made.input_records = aligned_after_16(records_);
     made.n_columns = product_.n_columns;
     made.order_columns = product_.order_columns;
     made.experts = experts_.empty() ? nullptr : experts_.data();
@@ -145,6 +151,29 @@ class Data {
       std::fill(std::begin(block.values), std::end(block.values), std::int8_t{-127});
   }
 
+  // As the kernels that round rows make them (rounding.cuh).
+  void make_records() {
+    records_.resize(static_cast<std::size_t>(record_bytes(product_.n_values)) + 64, 0xff);
+    for (int column = 0; column < product_.n_columns; ++column) {
+      for (int n = 0; n < product_.n_values / kQ8Values; ++n) {
+        const Q8Block& block = input_[static_cast<std::size_t>(column * input_stride_ + n)];
+        std::uint8_t* record = aligned_after_16(records_) + n / 2 * kRecordBytes;
+        const float scale = d8(block);
+        int sums[4] = {};
+        for (int i = 0; i < kQ8Values; ++i) {
+          const std::uint32_t half = mat_vec::two_halves(block.values[i], 0);
+          std::memcpy(record + record_value_at(column, n % 2, i), &half, 2);
+          sums[i / 4 % 4] += block.values[i];
+        }
+        std::memcpy(record + record_scale_at(column, n % 2), &scale, sizeof scale);
+        for (int thread = 0; thread < 4; ++thread) {
+          const float sum = mul(scale, static_cast<float>(sums[thread]));
+          std::memcpy(record + record_sum_at(column, n % 2, thread), &sum, sizeof sum);
+        }
+      }
+    }
+  }
+
   // The sum of a row of matrix i, and what ends it.
   [[nodiscard]] float ended(const MatVec& made, std::size_t i, int vector, int row) const {
     const MatVecMatrix& matrix = made.matrices[i];
@@ -171,6 +200,7 @@ class Data {
   std::vector<std::vector<float>> added_;
   std::vector<std::vector<float>> out_;
   std::vector<Q8Block> input_;
+  std::vector<std::uint8_t> records_;
   std::vector<std::int32_t> experts_;
 };
 

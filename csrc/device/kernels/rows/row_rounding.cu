@@ -1,7 +1,7 @@
 #include "device/kernels/ggml_device.cuh"
 #include "device/kernels/launch.cuh"
-#include "device/kernels/rounding.cuh"
-#include "device/kernels/row_rounding.h"
+#include "device/kernels/rows/rounding.cuh"
+#include "device/kernels/rows/row_rounding.h"
 
 namespace unpaced {
 namespace {
@@ -21,13 +21,18 @@ __device__ Q8Block* block_of(Q8Block* rounded, int n_values) {
   return rounded + (blockIdx.y * n_with_padding(n_values) + column()) / kQ8Values;
 }
 
+__device__ RecordColumn column_of(std::uint8_t* records) {
+  return {records, static_cast<int>(blockIdx.y)};
+}
+
 __global__ void __launch_bounds__(kThreads) round_rows(const RowRounding rows) {
   let_later_kernels_start(rows.next_is_ours);
   await_earlier_kernels();
   if (column() >= n_with_padding(rows.n_values)) return;
   const float value =
       column() < rows.n_values ? rows.input[blockIdx.y * rows.input_stride + column()] : 0.0f;
-  round_block(value, block_of(rows.rounded, rows.n_values));
+  round_block(value, block_of(rows.rounded, rows.n_values), column_of(rows.records),
+              column() / kQ8Values);
   end_writes(rows.next_is_ours);
 }
 
@@ -55,7 +60,10 @@ __global__ void __launch_bounds__(kThreads) gate_row(const GateRow row) {
     value = gated(row, input[column()], input[row.n_values + column()]);
     if (row.out != nullptr) row.out[std::int64_t{blockIdx.y} * row.n_values + column()] = value;
   }
-  if (row.rounded != nullptr) round_block(value, block_of(row.rounded, row.n_values));
+  if (row.rounded != nullptr) {
+    round_block(value, block_of(row.rounded, row.n_values), column_of(row.records),
+                column() / kQ8Values);
+  }
   end_writes(row.next_is_ours);
 }
 

@@ -44,6 +44,7 @@ struct NormRow {
   bool next_is_ours = false;   // the next kernel waits before it reads (launch.cuh)
   Q8Block* rounded = nullptr;  // the last norm's values, q8_blocks(n_values) a row; nullptr: not
                                // wanted
+  std::uint8_t* records = nullptr;  // the same rows as columns of these (tensor_records.h)
 };
 
 // One block of threads has the row in registers.

@@ -1,8 +1,8 @@
 #include <stdexcept>
 
 #include "device/kernels/launch.cuh"
-#include "device/kernels/norm_row.h"
-#include "device/kernels/rounding.cuh"
+#include "device/kernels/rows/norm_row.h"
+#include "device/kernels/rows/rounding.cuh"
 
 namespace unpaced {
 namespace {
@@ -96,16 +96,16 @@ __device__ void take_norm(RowValues<kThreads, kPerThread>& x,
 // Also the zeros behind the row's end: whole warps, as what is written is a multiple of 32, and no
 // more of them than the threads have values, which are a multiple of the padding.
 template <int kThreads, int kPerThread>
-__device__ void round_row(const RowValues<kThreads, kPerThread>& x, int n_values,
-                          Q8Block* rounded) {
+__device__ void round_row(const RowValues<kThreads, kPerThread>& x, int n_values, Q8Block* rounded,
+                          const RecordColumn& column) {
   static_assert(kThreads * kPerThread % kQ8RowPadding == 0);
   constexpr int kAtOnce = kPerThread < 4 ? kPerThread : 4;
   const int n_rounded = n_with_padding(n_values);
 #pragma unroll
   for (int k = 0; k < kPerThread; k += kAtOnce) {
     const int n_left = (n_rounded - x.column(k) + kThreads - 1) / kThreads;
-    round_blocks<kAtOnce>(x.at + k, rounded + x.column(k) / kQ8Values, kThreads / kQ8Values,
-                          n_left);
+    round_blocks<kAtOnce>(x.at + k, rounded + x.column(k) / kQ8Values, kThreads / kQ8Values, n_left,
+                          column, x.column(k) / kQ8Values);
   }
 }
 
@@ -150,7 +150,8 @@ __global__ void __launch_bounds__(kThreads) norm_row(const NormRow rows) {
     take_norm(x, second_weight, row.second.added, n, row.second.epsilon, sums[1]);
     if (row.second.out != nullptr) x.store(row.second.out, n);
   }
-  if (row.rounded != nullptr) round_row(x, n, row.rounded);
+  if (row.rounded != nullptr)
+    round_row(x, n, row.rounded, {row.records, static_cast<int>(blockIdx.x)});
   end_writes(row.next_is_ours);
 }
 
