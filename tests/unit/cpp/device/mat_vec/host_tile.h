@@ -14,8 +14,8 @@ namespace unpaced::test {
 // What the threads of a tile's block share beside HostBlock.
 struct HostTile {
   struct Operands {
-    std::uint32_t rows[2];
-    std::uint32_t columns;
+    float rows[2][2];
+    float columns[2];
   };
 
   HostStage inputs[2];
@@ -64,18 +64,20 @@ class HostTilePlace : public HostPlace<true> {
   void multiply(float (&sums)[4], const std::uint32_t (&rows)[2], std::uint32_t columns) {
     auto& operands = tile_.operands[static_cast<std::size_t>(thread_ / 32)];
     const int lane = thread_ % 32;
-    operands[static_cast<std::size_t>(lane)] = {{rows[0], rows[1]}, columns};
+    HostTile::Operands& mine = operands[static_cast<std::size_t>(lane)];
+    for (int k = 0; k < 2; ++k) {
+      for (int r = 0; r < 2; ++r)
+        mine.rows[r][k] = mat_vec::half_value(rows[r] >> (16 * k) & 0xffffU);
+      mine.columns[k] = mat_vec::half_value(columns >> (16 * k) & 0xffffU);
+    }
     meet_warp();
     for (int i = 0; i < 4; ++i) {
       const int row = lane / 4, column = 2 * (lane % 4) + i % 2;
       double sum = 0;
-      for (int k = 0; k < 4; ++k) {
-        const auto& a = operands[static_cast<std::size_t>(4 * row + k)].rows[i / 2];
-        const auto& b = operands[static_cast<std::size_t>(4 * column + k)].columns;
-        for (int shift = 0; shift < 32; shift += 16) {
-          sum += static_cast<double>(mat_vec::half_value(a >> shift & 0xffffU)) *
-                 static_cast<double>(mat_vec::half_value(b >> shift & 0xffffU));
-        }
+      for (int pair = 0; pair < 4; ++pair) {
+        const auto& a = operands[static_cast<std::size_t>(4 * row + pair)].rows[i / 2];
+        const auto& b = operands[static_cast<std::size_t>(4 * column + pair)].columns;
+        for (int k = 0; k < 2; ++k) sum += static_cast<double>(a[k]) * static_cast<double>(b[k]);
       }
       sums[i] = static_cast<float>(sum);
     }
