@@ -159,7 +159,7 @@ $(STAMPS)/extension: $(STAMPS)/llama pyproject.toml $(shell find csrc -type f)
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/extension requirements-dev.lock
-	@$(STEP) .build/logs/requirements-dev.log "Python packages: requirements-dev.lock" $(INSTALL) -r requirements-dev.lock
+	@$(STEP) .build/logs/requirements-dev.log "Python packages: requirements-dev.lock" $(INSTALL) --no-compile -r requirements-dev.lock
 	@touch $@
 
 # 0.4 GB that only the tests of the manifests need; without them those skip.
