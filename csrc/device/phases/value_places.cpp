@@ -15,7 +15,8 @@ std::size_t rounded_bytes(const ggml_tensor* rows) {
 
 // Fewer columns have quicker kernels.
 bool has_records(const ggml_tensor* rows) {
-  return ggml_nrows(rows) > 4 && ggml_nrows(rows) <= kRecordColumns;
+  return ggml_nrows(rows) > 4 && ggml_nrows(rows) <= kRecordColumns &&
+         rows->ne[0] <= kRecordValuesMost;
 }
 
 }  // namespace

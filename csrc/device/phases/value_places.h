@@ -27,8 +27,8 @@ class ValuePlaces {
   [[nodiscard]] float* floats(const ggml_tensor* value) const;
   // Of the rounded form of its rows.
   [[nodiscard]] Q8Block* rounded(const ggml_tensor* value) const;
-  // Of the same rows for tensor cores (tensor_records.h); nullptr: they are few, or left by an
-  // attention, which makes no records.
+  // Of the same rows for tensor cores (tensor_records.h); nullptr: they are few, too long, or left
+  // by an attention, which makes no records.
   [[nodiscard]] std::uint8_t* records(const ggml_tensor* value) const;
   // Where the parts of an attention meet.
   [[nodiscard]] std::byte* parts(const ggml_tensor* attention) const;

@@ -26,6 +26,9 @@ inline constexpr std::int32_t kRecordScalesAt = kRecordColumns * kRecordValues *
 inline constexpr std::int32_t kRecordSumsAt = kRecordScalesAt + 16 * kRecordColumns / 2;
 inline constexpr std::int32_t kRecordBytes = kRecordSumsAt + 4 * 16 * kRecordColumns / 2;
 
+// Records of longer rows leave no room for weights in a block's shared memory, of any card.
+inline constexpr std::int64_t kRecordValuesMost = 8192;
+
 [[nodiscard]] constexpr std::int64_t record_bytes(std::int64_t n_values) noexcept {
   return q8_blocks(n_values) / 2 * kRecordBytes;
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "device/kernels/mat_vec.h"
 #include "device/kernels/rows/norm_row.h"
 #include "device/kernels/rows/row_rounding.h"
+#include "device/kernels/rows/tensor_records.h"
 
 namespace unpaced {
 namespace {
@@ -225,9 +228,27 @@ std::vector<double> attended(const HeadAttention& task, std::int32_t head) {
   return sums;
 }
 
+// Records are for tensor cores, which these kernels have not: how many columns they have is left in
+// their place, and who multiplies looks whether it is what it was promised.
+void leave_records(std::uint8_t* records, std::int32_t n_columns) {
+  if (records != nullptr) std::memcpy(records, &n_columns, sizeof n_columns);
+}
+
+void look_at_records(const MatVec& mat_vec) {
+  const bool wanted =
+      mat_vec.input_q8 != nullptr && mat_vec.n_columns > 4 && mat_vec.n_values <= kRecordValuesMost;
+  if ((mat_vec.input_records != nullptr) != wanted)
+    throw std::runtime_error(wanted ? "nobody has made records" : "records that nobody reads");
+  std::int32_t n_columns = 0;
+  if (wanted) std::memcpy(&n_columns, mat_vec.input_records, sizeof n_columns);
+  if (wanted && n_columns != mat_vec.n_columns)
+    throw std::runtime_error("records of another number of columns");
+}
+
 }  // namespace
 
 void enqueue_norm_row(const NormRow& row, const Card&, CUstream_st*) {
+  leave_records(row.records, row.n_rows);
   for (std::int32_t i = 0; i < row.n_rows; ++i) {
     std::vector<float> x = input_of(row, i);
     if (row.sum.experts != nullptr) std::ranges::copy(x, row.sum.out);
@@ -265,6 +286,7 @@ void enqueue_expert_choice(const ExpertChoice& choice, const Card&, CUstream_st*
 }
 
 void enqueue_row_rounding(const RowRounding& rows, const Card&, CUstream_st*) {
+  leave_records(rows.records, rows.n_rows);
   for (std::int32_t i = 0; i < rows.n_rows; ++i) {
     round_row(rows.input + i * rows.input_stride, rows.n_values,
               rows.rounded + i * q8_blocks(rows.n_values));
@@ -272,6 +294,7 @@ void enqueue_row_rounding(const RowRounding& rows, const Card&, CUstream_st*) {
 }
 
 void enqueue_gate_row(const GateRow& row, const Card&, CUstream_st*) {
+  leave_records(row.records, row.n_rows);
   for (std::int32_t k = 0; k < row.n_rows; ++k) {
     const float* input = row.input + 2 * k * row.n_values;
     std::vector<float> x;
@@ -289,6 +312,7 @@ std::string why_no_mat_vec(const MatVec&, const Card&) { return ""; }
 std::int32_t n_mat_vec_launches(const MatVec&, const Card&) { return 1; }
 
 void enqueue_mat_vec(const MatVec& mat_vec, const Card&, CUstream_st*) {
+  look_at_records(mat_vec);
   // Columns, or experts.
   const bool chosen = mat_vec.experts != nullptr;
   for (std::int32_t k = 0; k < (chosen ? mat_vec.n_experts : mat_vec.n_columns); ++k) {
