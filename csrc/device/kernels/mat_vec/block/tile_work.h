@@ -40,6 +40,7 @@ inline constexpr int kPieceBlocks = 3;                                          
 inline constexpr int kPieceStride = kPieceBlocks * 8 * int{sizeof(Q8Block)} + 16;  // a column's
 inline constexpr int kPieceBytes = kPieceStride * kTileColumns;
 static_assert(2 * kPieceBytes <= kTileScratch);
+static_assert(kTileColumns == kRecordColumns);
 
 // `Place` is where it runs, as BlockWork's is (product.h).
 template <class Shape, class Place>
