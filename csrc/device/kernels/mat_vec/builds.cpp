@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "device/kernels/rows/tensor_records.h"
+
 namespace unpaced::mat_vec {
 namespace {
 
@@ -57,8 +59,12 @@ std::vector<Build> builds_for(const MatVec& mat_vec, const Ways& ways) {
   std::vector<Build> builds;
   if (ways.tensor && mat_vec.n_columns > 4) {
     for (const std::int32_t bytes : {18432, 36864})
-      builds.push_back(
-          {.rows = 16, .columns = 8, .producer = true, .tensor = true, .stage_bytes = bytes});
+      builds.push_back({.rows = 16,
+                        .columns = 8,
+                        .producer = true,
+                        .compact = has_byte_records(mat_vec.n_values),
+                        .tensor = true,
+                        .stage_bytes = bytes});
   }
   if (mat_vec.order_columns > 4) {
     for (const std::int32_t bytes : {9216, 4608})

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "device/kernels/mat_vec/block/tensor_q4_k.h"
 #include "device/kernels/mat_vec/builds.h"
 #include "device/kernels/mat_vec/formats.h"
 #include "device/kernels/mat_vec/plan.h"
@@ -31,9 +30,11 @@ struct Format {
   std::optional<mat_vec::FormatFacts> quads = {};
   std::optional<mat_vec::FormatFacts> compact = {};
   std::optional<mat_vec::FormatFacts> tensor = {};
+  std::optional<mat_vec::FormatFacts> compact_tensor = {};
 
   [[nodiscard]] const mat_vec::FormatFacts& facts_for(const Build& build) const {
-    return build.quads ? *quads : build.compact ? *compact : build.tensor ? *tensor : facts;
+    if (build.tensor) return build.compact ? *compact_tensor : *tensor;
+    return build.quads ? *quads : build.compact ? *compact : facts;
   }
 };
 
@@ -42,17 +43,18 @@ constexpr Format with_quads(WeightFormat name, mat_vec::LaunchFormat launch) {
   return {name, mat_vec::facts_of<Kind>(), launch, mat_vec::facts_of<mat_vec::Quad<Kind>>(),
           mat_vec::facts_of<mat_vec::Compact<Kind>>()};
 }
-template <class Kind, class Tensor>
+template <class Kind>
 constexpr Format with_tensor(WeightFormat name, mat_vec::LaunchFormat launch) {
   Format format = with_quads<Kind>(name, launch);
-  format.tensor = mat_vec::tensor_facts_of<Tensor>();
+  format.tensor = mat_vec::tensor_facts_of<Kind, HalfRecord>();
+  format.compact_tensor = mat_vec::tensor_facts_of<Kind, ByteRecord>();
   return format;
 }
 
 constexpr std::array<Format, 11> kFormats = {{
-    with_tensor<mat_vec::Q4K, mat_vec::TensorQ4K>(WeightFormat::kQ4_K, mat_vec::launch_q4_k),
+    with_tensor<mat_vec::Q4K>(WeightFormat::kQ4_K, mat_vec::launch_q4_k),
     with_quads<mat_vec::Q5K>(WeightFormat::kQ5_K, mat_vec::launch_q5_k),
-    with_quads<mat_vec::Q6K>(WeightFormat::kQ6_K, mat_vec::launch_q6_k),
+    with_tensor<mat_vec::Q6K>(WeightFormat::kQ6_K, mat_vec::launch_q6_k),
     with_quads<mat_vec::Q8_0>(WeightFormat::kQ8_0, mat_vec::launch_q8_0),
     {WeightFormat::kQ4_0, mat_vec::facts_of<mat_vec::Q4_0>(), mat_vec::launch_q4_0},
     {WeightFormat::kQ5_0, mat_vec::facts_of<mat_vec::Q5_0>(), mat_vec::launch_q5_0},
@@ -198,9 +200,9 @@ bool has_quads(const MatVec& mat_vec, const Parts& parts, const Card& card) {
 }
 
 // Columns' blocks are fetched as they lie, sixteen bytes at a time.
-bool has_tensor(const MatVec& mat_vec, const Format& format, const Card& card) {
-  return format.tensor.has_value() && card.code >= 90 &&
-         mat_vec.input_stride * std::int64_t{sizeof(Q8Block)} % 16 == 0;
+bool has_tensor(const MatVec& mat_vec, const Parts& parts, const Card& card) {
+  return card.code >= 90 && mat_vec.input_stride * std::int64_t{sizeof(Q8Block)} % 16 == 0 &&
+         std::ranges::all_of(parts.formats, [](const Format* f) { return f->tensor.has_value(); });
 }
 
 bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts, const Card& card) {
@@ -243,7 +245,7 @@ std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, cons
   const bool one = parts.formats.size() == 1;
   const mat_vec::Ways ways = {.quads = has_quads(mat_vec, parts, card),
                               .compact = one && parts.formats.front()->compact.has_value(),
-                              .tensor = one && has_tensor(mat_vec, *parts.formats.front(), card)};
+                              .tensor = has_tensor(mat_vec, parts, card)};
   for (const Build& build : mat_vec::builds_for(mat_vec, ways)) {
     if (!suits(build, mat_vec, parts, card)) continue;
     Variant variant{build, {}};

@@ -32,15 +32,16 @@ struct FormatFacts {
 };
 
 // Of a format for tensor cores: eight columns' records are what a step's inputs take.
-template <class Format>
+template <class Format, class Record>
 constexpr FormatFacts tensor_facts_of() {
-  return {Format::kValues,
-          Format::kBytes,
-          Format::kThreads,
-          Format::kRecords * kLanes / Format::kThreads * kRecordBytes / kTileColumns,
-          Format::kAlignment,
-          Format::kSources * int{sizeof(typename Format::Source)},
-          1};
+  return {
+      Format::kValues,
+      Format::kBytes,
+      Format::kThreads,
+      Format::kValues / kRecordValues * kLanes / Format::kThreads * Record::kBytes / kTileColumns,
+      Format::kAlignment,
+      Format::kSources * int{sizeof(typename Format::Source)},
+      1};
 }
 
 template <class Format>
@@ -62,7 +63,7 @@ struct Build {
   bool held = false;         // inputs stay in registers
   bool quads = false;        // lanes do four of ggml's threads' work each
   bool producer = false;     // a warp of each block does nothing but fetch
-  bool compact = false;      // inputs take less shared memory (compact_inputs.h)
+  bool compact = false;      // inputs take less shared memory (compact_inputs.h; byte records)
   bool tensor = false;       // tensor cores multiply (block/tile_work.h)
   std::int32_t blocks_per_multiprocessor = 1;
   // Two: a block leaves room for one of the next launch, which then fetches its first weights

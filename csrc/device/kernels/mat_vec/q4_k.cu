@@ -1,5 +1,4 @@
 // Mat-vecs of Q4_K weights.
-#include "device/kernels/mat_vec/block/tensor_q4_k.h"
 #include "device/kernels/mat_vec/kernel.cuh"
 #include "device/kernels/mat_vec/tile_kernel.cuh"
 #include "device/kernels/weights/k_quants.h"
@@ -7,7 +6,7 @@
 namespace unpaced::mat_vec {
 
 void launch_q4_k(const Build& build, const Plan& plan, const Card& card, cudaStream_t stream) {
-  if (build.tensor) return launch_tiles<TensorQ4K, 4>(plan, card, stream);
+  if (build.tensor) return launch_tiles<Q4K, 4>(build, plan, card, stream);
   launch_build<Q4K, 4>(build, plan, card, stream);
 }
 

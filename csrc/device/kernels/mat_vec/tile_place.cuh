@@ -3,17 +3,19 @@
 
 #include <cstdint>
 
+#include "device/kernels/mat_vec/block/tile_work.h"
 #include "device/kernels/mat_vec/device_place.cuh"
 #include "device/kernels/mat_vec/weight_ring.cuh"
 
 namespace unpaced::mat_vec {
 
 // A warp that fetches and one that finishes.
-inline constexpr std::int32_t kTileThreads = kBlockThreads + kProducerThreads + 32;
+inline constexpr std::int32_t kTileThreads = kBlockThreads + kProducerThreads + kLanes;
+static_assert(kTileQuads * kLanes == kBlockThreads);
 
 struct TileBarriers {
   unsigned long long inputs[2];  // a piece of the columns is there
-  unsigned long long written;    // all warps have written their sums
+  unsigned long long written;    // all quads' sums are
   unsigned long long read;       // and the finisher has read them
 };
 
@@ -24,14 +26,15 @@ class TilePlace : public DevicePlace {
                                        TileBarriers& barriers, int block, int n_blocks)
       : DevicePlace(shared, stages, block, n_blocks), barriers_(barriers) {}
 
-  __device__ __forceinline__ void prepare_ring(int team, int n_stages, int rows, int team_warps,
-                                               int readers) {
+  static constexpr int kTeams = 1;
+
+  __device__ __forceinline__ void prepare_tile(int n_stages) {
     if (threadIdx.x == 0) {
       for (unsigned long long& inputs : barriers_.inputs) begin_barrier(&inputs, 1);
-      begin_barrier(&barriers_.written, readers);
+      begin_barrier(&barriers_.written, kTileQuads);
       begin_barrier(&barriers_.read, 1);
     }
-    DevicePlace::prepare_ring(team, n_stages, rows, team_warps, readers);
+    prepare_ring(0, n_stages, kTileRows, kTeamsMax, kTileQuads);
   }
 
   __device__ __forceinline__ bool is_finisher() const {

@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kThreads) norm_row(const NormRow rows) {
     if (row.second.out != nullptr) x.store(row.second.out, n);
   }
   if (row.rounded != nullptr)
-    round_row(x, n, row.rounded, {row.records, static_cast<int>(blockIdx.x)});
+    round_row(x, n, row.rounded, {row.records, static_cast<int>(blockIdx.x), has_byte_records(n)});
   end_writes(row.next_is_ours);
 }
 

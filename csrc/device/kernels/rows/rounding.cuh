@@ -23,9 +23,11 @@ __device__ __forceinline__ int8_t rounded_byte(float value, float largest) {
 struct RecordColumn {
   std::uint8_t* records = nullptr;  // nullptr: nowhere
   int column = 0;
+  bool of_bytes = false;
 
+  template <class Record>
   __device__ __forceinline__ std::uint8_t* record_of(int number) const {
-    return records + number / 2 * std::int64_t{kRecordBytes};
+    return records + number / 2 * std::int64_t{Record::kBytes};
   }
 
   // Blocks `number`, `number` + `stride` … of the row, of which the first n are there: each has its
@@ -36,6 +38,34 @@ struct RecordColumn {
                                         const float (&scales)[kBlocks]) const {
     static_assert(kBlocks == 1 || kBlocks == 2 || kBlocks == 4);
     if (records == nullptr) return;
+    if (of_bytes)
+      store_bytes(number, stride, n, bytes, scales);
+    else
+      store_halves(number, stride, n, bytes, scales);
+  }
+
+ private:
+  template <int kBlocks>
+  __device__ __forceinline__ void store_bytes(int number, int stride, int n,
+                                              const int8_t (&bytes)[kBlocks],
+                                              const float (&scales)[kBlocks]) const {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+    for (int k = 0; k < kBlocks; ++k) {
+      if (k >= n) continue;
+      const int at = number + k * stride;
+      std::uint8_t* record = record_of<ByteRecord>(at);
+      record[ByteRecord::value_at(column, at % 2, lane)] =
+          static_cast<std::uint8_t>(bytes[k]) ^ std::uint8_t{0x80};
+      if (lane == 0)
+        *reinterpret_cast<float*>(record + ByteRecord::scale_at(column, at % 2)) = scales[k];
+    }
+  }
+
+  template <int kBlocks>
+  __device__ __forceinline__ void store_halves(int number, int stride, int n,
+                                               const int8_t (&bytes)[kBlocks],
+                                               const float (&scales)[kBlocks]) const {
     const int lane = static_cast<int>(threadIdx.x % 32);
     int sums[kBlocks];
 #pragma unroll
@@ -43,10 +73,12 @@ struct RecordColumn {
       sums[k] = bytes[k];
       if (k >= n) continue;
       const int at = number + k * stride;
-      *reinterpret_cast<__half*>(record_of(at) + record_value_at(column, at % 2, lane)) =
+      *reinterpret_cast<__half*>(record_of<HalfRecord>(at) +
+                                 HalfRecord::value_at(column, at % 2, lane)) =
           __int2half_rn(bytes[k]);
       if (lane == 0)
-        *reinterpret_cast<float*>(record_of(at) + record_scale_at(column, at % 2)) = scales[k];
+        *reinterpret_cast<float*>(record_of<HalfRecord>(at) +
+                                  HalfRecord::scale_at(column, at % 2)) = scales[k];
     }
     // Of a thread's eight bytes: a word's, and those of the fourth word behind it. At each stage
     // lanes give one another half of what they have.
@@ -75,7 +107,8 @@ struct RecordColumn {
 #pragma unroll
     for (int k = 1; k < kBlocks; ++k) scale = mine == k ? scales[k] : scale;
     const int at = number + mine * stride;
-    *reinterpret_cast<float*>(record_of(at) + record_sum_at(column, at % 2, lane / 4 % 4)) =
+    *reinterpret_cast<float*>(record_of<HalfRecord>(at) +
+                              HalfRecord::sum_at(column, at % 2, lane / 4 % 4)) =
         __fmul_rn(scale, static_cast<float>(sums[0]));
   }
 };

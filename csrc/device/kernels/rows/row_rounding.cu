@@ -21,8 +21,8 @@ __device__ Q8Block* block_of(Q8Block* rounded, int n_values) {
   return rounded + (blockIdx.y * n_with_padding(n_values) + column()) / kQ8Values;
 }
 
-__device__ RecordColumn column_of(std::uint8_t* records) {
-  return {records, static_cast<int>(blockIdx.y)};
+__device__ RecordColumn column_of(std::uint8_t* records, int n_values) {
+  return {records, static_cast<int>(blockIdx.y), has_byte_records(n_values)};
 }
 
 __global__ void __launch_bounds__(kThreads) round_rows(const RowRounding rows) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads) round_rows(const RowRounding rows) {
   if (column() >= n_with_padding(rows.n_values)) return;
   const float value =
       column() < rows.n_values ? rows.input[blockIdx.y * rows.input_stride + column()] : 0.0f;
-  round_block(value, block_of(rows.rounded, rows.n_values), column_of(rows.records),
+  round_block(value, block_of(rows.rounded, rows.n_values), column_of(rows.records, rows.n_values),
               column() / kQ8Values);
   end_writes(rows.next_is_ours);
 }
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) gate_row(const GateRow row) {
     if (row.out != nullptr) row.out[std::int64_t{blockIdx.y} * row.n_values + column()] = value;
   }
   if (row.rounded != nullptr) {
-    round_block(value, block_of(row.rounded, row.n_values), column_of(row.records),
+    round_block(value, block_of(row.rounded, row.n_values), column_of(row.records, row.n_values),
                 column() / kQ8Values);
   }
   end_writes(row.next_is_ours);

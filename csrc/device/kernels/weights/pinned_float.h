@@ -200,6 +200,14 @@ UNPACED_BOTH void load_four_words(const std::uint8_t* from, std::uint32_t (&word
 #endif
 }
 
+UNPACED_BOTH void store_four_words(const std::uint32_t (&words)[4], std::uint8_t* to) {
+#if defined(__CUDA_ARCH__)
+  *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+#else
+  std::memcpy(to, words, sizeof words);
+#endif
+}
+
 // A word at an even address.
 UNPACED_BOTH std::uint32_t load_even_word(const std::uint8_t* from) {
 #if defined(__CUDA_ARCH__)

@@ -1,62 +1,23 @@
 // Q4_K for tensor cores (tile.h).
 //
-// A block of 256 weights is four records: two groups of 32, which are a byte's two halves. ggml's
-// four threads of a record have eight weights of each group: words t and t + 4 of the group's
-// bytes. A record's weights are a warp's work; it makes a sum a thread of ggml's.
+// Four of ggml's threads, a quad, have two groups of 32 weights, which are a byte's two halves:
+// thread t has words t and t + 4 of the groups' bytes. Their inputs are a record.
 #pragma once
 
 #include <cstdint>
 
+#include "device/kernels/mat_vec/block/record_inputs.h"
 #include "device/kernels/mat_vec/block/tile.h"
-#include "device/kernels/rows/tensor_records.h"
 #include "device/kernels/weights/k_quants.h"
-#include "device/kernels/weights/summation.h"
+#include "device/kernels/weights/lane_quads.h"
 
 namespace unpaced::mat_vec {
 
+template <class Record_>
 struct TensorQ4K : Q4K {
-  static constexpr int kRecords = 4;        // of a block (tensor_records.h)
-  static constexpr int kRecordThreads = 4;  // of ggml's
+  using Record = Record_;
 
-  struct alignas(16) Four {
-    float of[4];
-  };
-  struct alignas(16) Words {
-    std::uint32_t of[4];
-  };
-
-  // Stores what lane `lane` of a record's warp has to of column group() (tensor_records.h).
-  // `inputs` are the record's two blocks of that column.
-  UNPACED_BOTH static void store_inputs(std::uint8_t* record, int lane, const Q8Block* inputs) {
-    const TileLane at(lane);
-    const int column = at.group();
-    Words words[2];
-    UNPACED_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const auto* bytes = reinterpret_cast<const std::uint8_t*>(inputs[i].values) +
-                          16 * (at.pair() / 2) + 2 * (at.pair() % 2);
-      UNPACED_UNROLL
-      for (int t = 0; t < 4; ++t) {
-        const std::uint32_t two = load_aligned<std::uint16_t>(bytes + 4 * t) ^ 0x8080U;
-        words[i].of[t] = halves_of_bytes(two);
-      }
-    }
-    UNPACED_UNROLL
-    for (int i = 0; i < 2; ++i) reinterpret_cast<Words*>(record)[i * kLanes + lane] = words[i];
-    const int thread = at.pair();
-    UNPACED_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const float scale = q8_scale(inputs + i);
-      const std::int32_t bytes =
-          byte_dot(0x01010101U, q8_word(inputs + i, thread + 4),
-                   byte_dot(0x01010101U, q8_word(inputs + i, thread), kBias));
-      *reinterpret_cast<float*>(record + record_sum_at(column, i, thread)) =
-          product(scale, unbiased(bytes));
-      if (thread == i) *reinterpret_cast<float*>(record + record_scale_at(column, i)) = scale;
-    }
-  }
-
-  // What a lane needs of a record of its two rows.
+  // What a lane needs of a quad's weights, of its two rows.
   struct Rows {
     std::uint32_t words[2][4];
     float products[2][TileLane::kSums];  // a group's scale times its input's, times 2^24
@@ -64,20 +25,21 @@ struct TensorQ4K : Q4K {
     float scale[2], minimum[2];          // of a row's block
   };
 
-  // `blocks` are those of rows group() and group() + 8.
-  UNPACED_BOTH static Rows load(const std::uint8_t* const (&blocks)[2], int record, int lane,
+  // `blocks` are those of rows group() and group() + 8, `inputs` the block's records.
+  UNPACED_BOTH static Rows load(const std::uint8_t* const (&blocks)[2], int quad, int lane,
                                 const std::uint8_t* inputs) {
     const TileLane at(lane);
-    const Four scales = reinterpret_cast<const Four*>(inputs + kRecordScalesAt)[at.pair()];
+    const std::uint8_t* record = inputs + quad * Record::kBytes;
+    const auto scales = scales_of<Record>(record, lane);
     Rows rows;
     UNPACED_UNROLL
     for (int r = 0; r < 2; ++r) {
-      load_four_words(blocks[r] + 16 + 32 * record + 16 * (at.pair() / 2), rows.words[r]);
+      load_four_words(blocks[r] + 16 + 32 * quad + 16 * (at.pair() / 2), rows.words[r]);
       std::uint32_t header[4];
       load_four_words(blocks[r], header);
       rows.scale[r] = half_value(header[0] & 0xffffU);
       rows.minimum[r] = half_value(header[0] >> 16);
-      const std::uint32_t bytes = scale_bytes(header, record);
+      const std::uint32_t bytes = scale_bytes(header, quad);
       rows.minima[r][0] = byte_value<2>(bytes);
       rows.minima[r][1] = byte_value<3>(bytes);
       // The second group's weights are 16 times too large where they lie.
@@ -94,16 +56,16 @@ struct TensorQ4K : Q4K {
   // One turn of ggml's loop of four threads, for sixteen rows and all columns. Weights are
   // subnormal F16 numbers, 2^-24 of what they are: their bits are the weights' own.
   template <class Place>
-  UNPACED_BOTH static void add(const Rows& rows, const std::uint8_t* inputs, int lane, Place& place,
-                               float (&sums)[kRecordThreads][TileLane::kSums]) {
+  UNPACED_BOTH static void add(const Rows& rows, const std::uint8_t* inputs, int quad, int lane,
+                               Place& place, float (&sums)[kQuad][TileLane::kSums]) {
     const TileLane at(lane);
-    Words words[2];
+    const std::uint8_t* record = inputs + quad * Record::kBytes;
+    std::uint32_t words[2][4];
     UNPACED_UNROLL
-    for (int i = 0; i < 2; ++i)
-      words[i] = reinterpret_cast<const Words*>(inputs)[i * kLanes + lane];
+    for (int i = 0; i < 2; ++i) load_values<Record>(record, i, lane, words[i]);
     const std::uint32_t bytes = at.pair() % 2 == 0 ? 0x4140 : 0x4342;
     UNPACED_UNROLL
-    for (int t = 0; t < kRecordThreads; ++t) {
+    for (int t = 0; t < kQuad; ++t) {
       std::uint32_t weights[2][2];
       UNPACED_UNROLL
       for (int r = 0; r < 2; ++r) {
@@ -112,10 +74,10 @@ struct TensorQ4K : Q4K {
         weights[1][r] = two & 0x00f000f0U;
       }
       float dots[2][TileLane::kSums];
-      place.multiply(dots[0], weights[0], words[0].of[t]);
-      place.multiply(dots[1], weights[1], words[1].of[t]);
-      const Four of_inputs =
-          reinterpret_cast<const Four*>(inputs + kRecordSumsAt)[t * kTileColumns / 2 + at.pair()];
+      place.multiply(dots[0], weights[0], words[0][t]);
+      place.multiply(dots[1], weights[1], words[1][t]);
+      const FourFloats of_inputs =
+          sums_of<Record>(record, t, lane, words[0][t], words[1][t], place);
       UNPACED_UNROLL
       for (int i = 0; i < TileLane::kSums; ++i) {
         const int r = i / 2, c = i % 2;

@@ -34,16 +34,28 @@ class TileLane {
   int lane_;
 };
 
-// A word's first two bytes, each 128 too large, as F16 numbers.
+// What lies at a multiple of its size, as one load takes it.
+struct alignas(16) FourFloats {
+  float of[4];
+};
+struct alignas(8) TwoFloats {
+  float of[2];
+};
+struct alignas(8) TwoWords {
+  std::uint32_t of[2];
+};
+
+// Bytes kFirst (0 or 2) and the next one of a word, each 128 too large, as F16 numbers.
+template <int kFirst>
 UNPACED_BOTH std::uint32_t halves_of_bytes(std::uint32_t word) {
 #if defined(__CUDA_ARCH__)
-  const std::uint32_t large = __byte_perm(word, 0x64646464U, 0x4140);
+  const std::uint32_t large = __byte_perm(word, 0x64646464U, kFirst == 0 ? 0x4140 : 0x4342);
   std::uint32_t halves;
   asm("sub.f16x2 %0, %1, %2;" : "=r"(halves) : "r"(large), "r"(0x64806480U));
   return halves;
 #else
   const auto value = [word](int i) {
-    return static_cast<float>(static_cast<int>(word >> (8 * i) & 0xffU) - 128);
+    return static_cast<float>(static_cast<int>(word >> (8 * (kFirst + i)) & 0xffU) - 128);
   };
   return two_halves(value(0), value(1));
 #endif

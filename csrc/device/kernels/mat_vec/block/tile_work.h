@@ -1,26 +1,30 @@
 // The work of a block of threads whose products tensor cores make (tile.h): chunks of sixteen rows,
 // one after the other, by eight columns.
 //
-// ggml's threads have a sum each, which nobody else may add to. With one column they are 128 a row
-// (four warps), or 64 with five columns and more, and a block's eight warps share them: warp w has
-// every second block of weights, from w / 4 on, and of those record w % 4. So its sums are of
-// ggml's lanes 16 * (w / 4) + 4 * (w % 4) and the next three, of each of ggml's warps: a lane adds
-// the warps' in order. The rest is done by a ninth warp, while the others multiply the next
-// chunk's rows: it reads what they have written to shared memory, where the butterfly's offsets 16,
-// 8 and 4 are among the warps, and 2 and 1 among a lane's four sums. A tenth fetches weights.
+// ggml's threads have a sum each, which nobody else may add to. With one column they are four warps
+// a row, or two with five columns and more. Of each of ggml's warps, threads 4 * q and the next
+// three are called quad q: they have neighbouring words of a block of weights, and the same scales.
+// A block's eight warps have a quad each, of all of ggml's warps; a lane adds these's sums in
+// order. The rest is done by a ninth warp, while the others multiply the next chunk's rows: it
+// reads what they have written to shared memory, where the butterfly's offsets 16, 8 and 4 are
+// among quads, and 2 and 1 among a lane's four sums. A tenth fetches weights.
 #pragma once
 
 #include <cstdint>
 
 #include "device/kernels/mat_vec/block/chunk_rows.h"
 #include "device/kernels/mat_vec/block/producer.h"
+#include "device/kernels/mat_vec/block/record_inputs.h"
 #include "device/kernels/mat_vec/block/row_output.h"
 #include "device/kernels/mat_vec/block/task.h"
 #include "device/kernels/mat_vec/block/tile.h"
 #include "device/kernels/rows/tensor_records.h"
+#include "device/kernels/weights/lane_quads.h"
 #include "device/kernels/weights/summation.h"
 
 namespace unpaced::mat_vec {
+
+inline constexpr int kTileQuads = kLanes / kQuad;
 
 // A build as a type, for Producer and ChunkRows as well (shape.h).
 template <class Format_, int kWarps_>
@@ -28,11 +32,11 @@ struct TileShape {
   using Format = Format_;
   static constexpr int kWarps = kWarps_;  // ggml's
   static constexpr int kRows = kTileRows;
-  static constexpr int kTeam = 8;  // all of a block's
+  static constexpr int kTeam = 1;  // of all warps
   static constexpr bool kProducer = true;
 };
 
-// Shared memory beside inputs and weights: the warps' sums. Before, where nobody has made records
+// Shared memory beside inputs and weights: the quads' sums. Before, where nobody has made records
 // of the inputs, two pieces of the columns' blocks, one of which is rearranged while the other
 // comes.
 inline constexpr int kTileScratch = 16384;
@@ -46,27 +50,29 @@ static_assert(kTileColumns == kRecordColumns);
 template <class Shape, class Place>
 class TileWork {
   using Format = typename Shape::Format;
+  using Record = typename Format::Record;
   using Rows = ChunkRows<Format, kTileRows>;
   static constexpr int kWarps = Shape::kWarps;
-  static constexpr int kThreads = Format::kRecordThreads;
-  static constexpr int kGroup = 2 * kWarps;  // blocks that all of ggml's threads meet in a turn
+  static constexpr int kWarpBlocks = Step<Format>::kBlocks;  // of one of ggml's warps
+  static constexpr int kBlockQuads = Format::kThreads / kQuad;
+  static constexpr int kBlockRecords = Format::kValues / kRecordValues;
+  static constexpr int kGroup = kWarps * kWarpBlocks;  // all of ggml's threads' in a turn
   static constexpr int kSourceBytes = Format::kSources * int{sizeof(Q8Block)};
-  static_assert(kThreads == 4 && Format::kRecords == 4 && Shape::kTeam == 8);
-  static_assert(Rows::kIsAligned && kSourceBytes == 8 * int{sizeof(Q8Block)});
-  // The warps' sums: a value of each thread of a record's.
+  static_assert(kSourceBytes == 8 * int{sizeof(Q8Block)});
+  // The quads' sums: a value of each thread.
   struct alignas(16) Sums {
-    float of[kThreads];
+    float of[kQuad];
   };
-  static_assert(kTileScratch >= Shape::kTeam * TileLane::kSums * kLanes * int{sizeof(Sums)});
+  static_assert(kTileScratch >= kTileQuads * TileLane::kSums * kLanes * int{sizeof(Sums)});
 
  public:
   UNPACED_BOTH TileWork(const Task& task, Place& place) : task_(task), place_(place) {
     lane_ = place.thread() % kLanes;
-    warp_ = place.thread() / kLanes;
+    quad_ = place.thread() / kLanes;
   }
 
   UNPACED_BOTH void run() {
-    place_.prepare_ring(0, task_.n_stages, kTileRows, Shape::kTeam, Shape::kTeam);
+    place_.prepare_tile(task_.n_stages);
     if (place_.is_finisher()) return finish();
     if (place_.is_producer()) return Producer<Shape, Place>(task_, place_).run();
     place_.let_later_kernels_start(task_.next_is_ours);
@@ -76,15 +82,15 @@ class TileWork {
     else
       store_inputs();
     std::uint32_t round = 0;
-    for (std::int32_t i = place_.block(); i < task_.n_chunks; i += place_.n_blocks())
-      add_chunk(round++);
+    Chunks chunk(task_, place_.block());
+    for (; chunk.is_one(task_); chunk.advance(task_, place_.n_blocks())) add_chunk(chunk, round++);
   }
 
  private:
   // --- inputs --------------------------------------------------------------------------------
 
   UNPACED_BOTH std::uint8_t* record_of(std::int32_t block, int record) const {
-    return place_.shared() + task_.inputs_at + (block * Format::kRecords + record) * kRecordBytes;
+    return place_.shared() + task_.inputs_at + (block * kBlockRecords + record) * Record::kBytes;
   }
   UNPACED_BOTH std::uint8_t* scratch() const { return place_.shared() + task_.sums_at; }
 
@@ -103,7 +109,7 @@ class TileWork {
   }
 
   UNPACED_BOTH void fetch_records() const {
-    const std::int32_t bytes = task_.n_blocks * Format::kRecords * kRecordBytes;
+    const std::int32_t bytes = task_.n_blocks * kBlockRecords * Record::kBytes;
     if (place_.thread() == 0) {
       place_.announce_inputs(0, bytes);
       place_.fetch_inputs(0, task_.records, bytes, record_of(0, 0));
@@ -116,13 +122,13 @@ class TileWork {
     fetch_piece(1);
     for (std::int32_t piece = 0; piece * kPieceBlocks < task_.n_blocks; ++piece) {
       const std::int32_t first = piece * kPieceBlocks, left = task_.n_blocks - first;
-      const std::int32_t n = (left < kPieceBlocks ? left : kPieceBlocks) * Format::kRecords;
+      const std::int32_t n = (left < kPieceBlocks ? left : kPieceBlocks) * kBlockRecords;
       place_.await_inputs(piece % 2, piece / 2 & 1);
       const auto* column = reinterpret_cast<const Q8Block*>(scratch() + piece % 2 * kPieceBytes +
                                                             TileLane(lane_).group() * kPieceStride);
-      for (std::int32_t i = warp_; i < n; i += Shape::kTeam) {
-        Format::store_inputs(record_of(first + i / Format::kRecords, i % Format::kRecords), lane_,
-                             column + i * (Format::kSources / Format::kRecords));
+      for (std::int32_t i = quad_; i < n; i += kTileQuads) {
+        store_record<Record>(record_of(first + i / kBlockRecords, i % kBlockRecords), lane_,
+                             column + i * (Format::kSources / kBlockRecords));
       }
       place_.meet_block();
       fetch_piece(piece + 2);
@@ -131,24 +137,35 @@ class TileWork {
 
   // --- a chunk -------------------------------------------------------------------------------
 
-  using LaneSums = float[kWarps][kThreads][TileLane::kSums];
+  using LaneSums = float[kWarps][kQuad][TileLane::kSums];
 
-  UNPACED_BOTH void add_chunk(std::uint32_t round) {
+  UNPACED_BOTH void add_chunk(const Chunks& chunk, std::uint32_t round) {
     LaneSums sums = {};
-    const int record = warp_ % Format::kRecords;
+    const Rows rows(task_);
+    const std::uint8_t* begins[2] = {};
+    if constexpr (!Rows::kIsAligned) {
+      UNPACED_UNROLL
+      for (int r = 0; r < 2; ++r) begins[r] = rows.begin_of(chunk, TileLane(lane_).group() + 8 * r);
+    }
     for (std::int32_t slice = 0; slice < task_.n_slices; ++slice) {
       place_.template await_stage<Shape::kTeam>(0, stage_, parity_);
-      const std::uint8_t* slots = place_.shared() + task_.rings_at +
-                                  (stage_ * kTileRows + TileLane(lane_).group()) * task_.slot_bytes;
-      const std::int32_t begin = slice * task_.slice_steps * Step<Format>::kBlocks;
+      const std::int32_t begin = slice * task_.slice_steps * kWarpBlocks;
+      const std::uint8_t* slots[2];
+      UNPACED_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        slots[r] = place_.shared() + task_.rings_at +
+                   (stage_ * kTileRows + TileLane(lane_).group() + 8 * r) * task_.slot_bytes;
+        if constexpr (!Rows::kIsAligned)
+          slots[r] = place_.fetched(begins[r], begin * Format::kBytes, slots[r]);
+      }
       const std::int32_t left = task_.n_blocks - begin;
-      const std::int32_t most = task_.slice_steps * Step<Format>::kBlocks;
+      const std::int32_t most = task_.slice_steps * kWarpBlocks;
       const std::int32_t n = left < most ? left : most;
       for (std::int32_t group = 0; group < n; group += kGroup) {
         if (group + kGroup <= n)
-          add_group<true>(slots, begin, group, n, record, sums);
+          add_group<true>(slots, begin, group, n, sums);
         else
-          add_group<false>(slots, begin, group, n, record, sums);
+          add_group<false>(slots, begin, group, n, sums);
       }
       place_.free_stage_by_warp(0, stage_, lane_);
       if (++stage_ == task_.n_stages) stage_ = 0, parity_ ^= 1;
@@ -156,47 +173,45 @@ class TileWork {
     // Before the first round there is nothing to read: that phase counts as complete.
     place_.await_read((round + 1) & 1);
     write(sums);
+    place_.tell_written(lane_);
   }
 
-  // Each of ggml's warps' blocks of a turn. What is read of the next one does not wait.
+  // A quad's blocks of a turn, of each of ggml's warps.
   template <bool kWhole>
-  UNPACED_BOTH void add_group(const std::uint8_t* slots, std::int32_t begin, std::int32_t group,
-                              std::int32_t n, int record, LaneSums& sums) {
-    typename Format::Rows rows[2];
-    const auto load = [&](int w) {
-      const std::int32_t block = group + 2 * w + warp_ / Format::kRecords;
-      const std::uint8_t* const blocks[2] = {slots + block * Format::kBytes,
-                                             slots + 8 * task_.slot_bytes + block * Format::kBytes};
-      return Format::load(blocks, record, lane_, record_of(begin + block, record));
-    };
-    const auto has = [&](int w) { return kWhole || group + 2 * w + warp_ / Format::kRecords < n; };
-    if (has(0)) rows[0] = load(0);
+  UNPACED_BOTH void add_group(const std::uint8_t* const (&slots)[2], std::int32_t begin,
+                              std::int32_t group, std::int32_t n, LaneSums& sums) {
+    const int quad_of_block = quad_ % kBlockQuads;
     UNPACED_UNROLL
     for (int w = 0; w < kWarps; ++w) {
-      if (w + 1 < kWarps && has(w + 1)) rows[(w + 1) % 2] = load(w + 1);
-      if (!has(w)) break;
-      Format::add(rows[w % 2], record_of(begin + group + 2 * w + warp_ / Format::kRecords, record),
-                  lane_, place_, sums[w]);
+      const std::int32_t block = group + w * kWarpBlocks + quad_ / kBlockQuads;
+      if (!kWhole && block >= n) break;
+      const std::uint8_t* const blocks[2] = {slots[0] + block * Format::kBytes,
+                                             slots[1] + block * Format::kBytes};
+      const std::uint8_t* inputs = record_of(begin + block, 0);
+      const auto rows = Format::load(blocks, quad_of_block, lane_, inputs);
+      Format::add(rows, inputs, quad_of_block, lane_, place_, sums[w]);
     }
   }
 
   // --- sums ----------------------------------------------------------------------------------
 
+  UNPACED_BOTH Sums* sums_of(int i, int of_quad) const {
+    return reinterpret_cast<Sums*>(scratch()) + (i * kTileQuads + of_quad) * kLanes + lane_;
+  }
+
   // The sums of ggml's warps, in their order.
   UNPACED_BOTH void write(const LaneSums& sums) {
-    auto* written = reinterpret_cast<Sums*>(scratch());
     UNPACED_UNROLL
     for (int i = 0; i < TileLane::kSums; ++i) {
       Sums totals;
       UNPACED_UNROLL
-      for (int t = 0; t < kThreads; ++t) {
+      for (int t = 0; t < kQuad; ++t) {
         totals.of[t] = sums[0][t][i];
         UNPACED_UNROLL
         for (int w = 1; w < kWarps; ++w) totals.of[t] = sum(totals.of[t], sums[w][t][i]);
       }
-      written[(i * Shape::kTeam + warp_) * kLanes + lane_] = totals;
+      *sums_of(i, quad_) = totals;
     }
-    place_.tell_written(lane_);
   }
 
   // The butterfly of all of a chunk's rows and columns, four of them a lane; and what ends them.
@@ -239,24 +254,23 @@ class TileWork {
   }
 
   UNPACED_BOTH float total_of(int i) const {
-    const Sums* written = reinterpret_cast<const Sums*>(scratch()) + i * Shape::kTeam * kLanes;
-    Sums of_warps[Shape::kTeam];
+    Sums of_quads[kTileQuads];
     UNPACED_UNROLL
-    for (int w = 0; w < Shape::kTeam; ++w) of_warps[w] = written[w * kLanes + lane_];
-    float of_thread[kThreads];
+    for (int q = 0; q < kTileQuads; ++q) of_quads[q] = *sums_of(i, q);
+    float of_thread[kQuad];
     UNPACED_UNROLL
-    for (int t = 0; t < kThreads; ++t) {
-      float records[4];
+    for (int t = 0; t < kQuad; ++t) {
+      float quads[4];
       UNPACED_UNROLL
-      for (int w = 0; w < 4; ++w) records[w] = sum(of_warps[w].of[t], of_warps[w + 4].of[t]);
-      of_thread[t] = sum(sum(records[0], records[2]), sum(records[1], records[3]));
+      for (int q = 0; q < 4; ++q) quads[q] = sum(of_quads[q].of[t], of_quads[q + 4].of[t]);
+      of_thread[t] = sum(sum(quads[0], quads[2]), sum(quads[1], quads[3]));
     }
     return sum(sum(of_thread[0], of_thread[2]), sum(of_thread[1], of_thread[3]));
   }
 
   const Task& task_;
   Place& place_;
-  int lane_, warp_;
+  int lane_, quad_;           // which of a row's eight the warp has
   std::int32_t stage_ = 0;    // the one that is read next
   std::uint32_t parity_ = 0;  // of its barrier's phase
 };

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "device/kernels/mat_vec/block/product.h"
-#include "device/kernels/mat_vec/block/tensor_q4_k.h"
+#include "device/kernels/mat_vec/block/tensor_format.h"
 #include "device/kernels/mat_vec/block/tile_work.h"
 #include "device/kernels/mat_vec/plan.h"
 #include "fibers.h"
@@ -43,15 +43,18 @@ void run_tiles(const mat_vec::Plan& plan) {
   }
 }
 
-// A format's kind for tensor cores; void: it has none.
 template <class Format>
-struct TensorOf {
-  using Type = void;
-};
-template <>
-struct TensorOf<mat_vec::Q4K> {
-  using Type = mat_vec::TensorQ4K;
-};
+inline constexpr bool kHasTensor =
+    !std::is_void_v<typename mat_vec::TensorFormat<Format, HalfRecord>::Type>;
+
+template <class Format, class Record, int kWarps>
+void run_tiles_of(const mat_vec::Plan& plan) {
+  using Tensor = typename mat_vec::TensorFormat<Format, Record>::Type;
+  if (plan.warps == kWarps)
+    run_tiles<Tensor, kWarps>(plan);
+  else
+    run_tiles<Tensor, kWarps / 2>(plan);
+}
 
 template <class Format, int kWarps>
 void run_wide(const mat_vec::Build& build, const mat_vec::Plan& plan) {
@@ -74,11 +77,11 @@ void run_column(const mat_vec::Build& build, const mat_vec::Plan& plan) {
 template <class Format, int kWarps>
 void run_build(const mat_vec::Build& build, const mat_vec::Plan& plan) {
   using mat_vec::Shape;
-  using Tensor = typename TensorOf<Format>::Type;
-  if constexpr (!std::is_void_v<Tensor>) {
-    if (build.tensor)
-      return plan.warps == kWarps ? run_tiles<Tensor, kWarps>(plan)
-                                  : run_tiles<Tensor, kWarps / 2>(plan);
+  if constexpr (kHasTensor<Format>) {
+    if (build.tensor) {
+      return build.compact ? run_tiles_of<Format, ByteRecord, kWarps>(plan)
+                           : run_tiles_of<Format, HalfRecord, kWarps>(plan);
+    }
   }
   if constexpr (mat_vec::HasQuads<Format>) {
     if (build.quads) return run_build<mat_vec::Quad<Format>, kWarps>(build, plan);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "device/kernels/mat_vec/block/tile.h"
+#include "device/kernels/mat_vec/block/tile_work.h"
 #include "device/kernels/weights/pinned_float.h"
 #include "host_block.h"
 
@@ -28,12 +29,14 @@ class HostTilePlace : public HostPlace<true> {
   HostTilePlace(HostBlock& block, HostTile& tile, int thread)
       : HostPlace(block, thread), tile_(tile) {}
 
-  void prepare_ring(int team, int n_stages, int rows, int team_warps, int readers) {
-    if (thread_ == 0) tile_.written.n = tile_.written.left = readers;
-    HostPlace::prepare_ring(team, n_stages, rows, team_warps, readers);
+  static constexpr int kBeside = HostBlock::kProducerThreads + 32;
+  static constexpr int kTeams = 1;
+
+  void prepare_tile(int n_stages) {
+    if (thread_ == 0) tile_.written.n = tile_.written.left = mat_vec::kTileQuads;
+    prepare_ring(0, n_stages, mat_vec::kTileRows, HostBlock::kThreads / 32, mat_vec::kTileQuads);
   }
 
-  static constexpr int kBeside = HostBlock::kProducerThreads + 32;
   [[nodiscard]] bool is_finisher() const {
     return thread_ >= HostBlock::kThreads + HostBlock::kProducerThreads;
   }

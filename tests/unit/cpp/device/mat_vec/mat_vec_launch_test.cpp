@@ -95,17 +95,22 @@ TEST(a_prompts_columns_have_the_bits_of_so_many) {
     CHECK_EQ(check_variants(product, ++seed), 1);
   }
   // Long rows: the columns in two launches, or more, of the same order; where what lanes have in
-  // common is stored once, in one.
-  for (const int n : {5, 8}) {
-    for (const GgmlFormat* format : {&q4, &q6, &named("Q4_0")}) {
-      for (const int order : {1, n}) {
-        const bool is_compact = format == &q4 || format == &q6;
-        const int asked = is_compact && (order == 1 || n > 6) ? 1 : 2;
-        Product product = {.format = format, .n_values = 14336, .rows = {5}, .n_columns = n};
-        product.order_columns = order;
-        Data data(product, ++seed);
-        CHECK_EQ(n_mat_vec_launches(data.mat_vec(), kCard), asked);
-        CHECK_EQ(check_variants(product, ++seed), asked);
+  // common is stored once, or tensor cores multiply, in one.
+  Card older = kCard;
+  older.code = 80;
+  for (const Card& card : {kCard, older}) {
+    for (const int n : {5, 8}) {
+      for (const GgmlFormat* format : {&q4, &q6, &named("Q4_0")}) {
+        for (const int order : {1, n}) {
+          const bool is_tensor = card.code == 90 && format != &named("Q4_0");
+          const bool is_compact = format != &named("Q4_0") && (order == 1 || n > 6);
+          const int asked = is_tensor || is_compact ? 1 : 2;
+          Product product = {.format = format, .n_values = 14336, .rows = {5}, .n_columns = n};
+          product.order_columns = order;
+          Data data(product, ++seed);
+          CHECK_EQ(n_mat_vec_launches(data.mat_vec(), card), asked);
+          CHECK_EQ(check_variants(product, ++seed, card), asked);
+        }
       }
     }
   }

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "check.h"
@@ -43,9 +42,10 @@ bool compute(const MatVec& mat_vec, const mv::Build& build, const Card& card) {
     if (build.quads) facts = mv::facts_of<mv::Quad<Format>>();
     if (build.compact) facts = mv::facts_of<mv::Compact<Format>>();
   }
-  using Tensor = typename TensorOf<Format>::Type;
-  if constexpr (!std::is_void_v<Tensor>) {
-    if (build.tensor) facts = mv::tensor_facts_of<Tensor>();
+  if constexpr (kHasTensor<Format>) {
+    if (build.tensor)
+      facts = build.compact ? mv::tensor_facts_of<Format, ByteRecord>()
+                            : mv::tensor_facts_of<Format, HalfRecord>();
   }
   const std::optional<mv::Plan> plan =
       mv::plan_mat_vec(mat_vec, facts, mv::ggml_warps(mat_vec, card), build, card);
@@ -182,34 +182,45 @@ TEST(several_columns_have_the_bits_of_so_many) {
   }
 }
 
+// A product by tensor cores.
+void expect_equal_by_tiles(const GgmlFormat& format, int n_values, int order, MatVecEnd end,
+                           std::uint32_t seed) {
+  const bool is_aligned = format.block_bytes % 16 == 0;
+  Product product = {.format = &format,
+                     .n_values = n_values,
+                     .rows = {37},
+                     .n_columns = order == 1 ? 7 : order,
+                     .order_columns = order,
+                     .end = end,
+                     .wild = seed % 4 < 2,
+                     .misaligned = is_aligned ? 0 : 6,
+                     .has_records = seed % 2 == 0};
+  if (end == MatVecEnd::kGlu) product.rows = {37, 37};
+  if (end == MatVecEnd::kPlain) product.rows = {30, 9, 16};
+  expect_equal(product,
+               {.rows = 16,
+                .columns = 8,
+                .producer = true,
+                .compact = has_byte_records(n_values),
+                .tensor = true,
+                .stage_bytes = seed % 8 < 4 ? 18432 : 36864},
+               seed);
+}
+
 // Rows and columns that are no multiples of a tile's, rows of all lengths, both of ggml's orders;
-// what rounds rows has made records of every second product's inputs.
+// what rounds rows has made records of every second product's inputs. Those of long rows are of
+// bytes.
 TEST(tensor_cores_have_the_bits_of_one_column_and_of_so_many) {
   std::uint32_t seed = 1800;
-  const GgmlFormat& format = ggml_formats().front();
-  for (const int n_values : lengths(format)) {
+  for (const GgmlFormat& format : ggml_formats()) {
+    if (format.format != WeightFormat::kQ4_K && format.format != WeightFormat::kQ6_K) continue;
     for (const int order : {1, 5, 8}) {
-      for (const MatVecEnd end : {MatVecEnd::kPlain, MatVecEnd::kAdded, MatVecEnd::kGlu}) {
-        ++seed;
-        const bool is_even = seed % 2 == 0;
-        Product product = {.format = &format,
-                           .n_values = n_values,
-                           .rows = {37},
-                           .n_columns = order == 1 ? 7 : order,
-                           .order_columns = order,
-                           .end = end,
-                           .wild = seed % 4 < 2,
-                           .has_records = is_even};
-        if (end == MatVecEnd::kGlu) product.rows = {37, 37};
-        if (end == MatVecEnd::kPlain) product.rows = {30, 9, 16};
-        expect_equal(product,
-                     {.rows = 16,
-                      .columns = 8,
-                      .producer = true,
-                      .tensor = true,
-                      .stage_bytes = seed % 8 < 4 ? 18432 : 36864},
-                     seed);
+      for (const int n_values : {256, 768, 1280, 2816, 4096}) {
+        for (const MatVecEnd end : {MatVecEnd::kPlain, MatVecEnd::kAdded, MatVecEnd::kGlu})
+          expect_equal_by_tiles(format, n_values, order, end, ++seed);
       }
+      for (const int n_values : {8448, 14336})
+        expect_equal_by_tiles(format, n_values, order, MatVecEnd::kAdded, ++seed);
     }
   }
 }

@@ -157,20 +157,36 @@ class Data {
     for (int column = 0; column < product_.n_columns; ++column) {
       for (int n = 0; n < product_.n_values / kQ8Values; ++n) {
         const Q8Block& block = input_[static_cast<std::size_t>(column * input_stride_ + n)];
-        std::uint8_t* record = aligned_after_16(records_) + n / 2 * kRecordBytes;
-        const float scale = d8(block);
-        int sums[4] = {};
-        for (int i = 0; i < kQ8Values; ++i) {
-          const std::uint32_t half = mat_vec::two_halves(block.values[i], 0);
-          std::memcpy(record + record_value_at(column, n % 2, i), &half, 2);
-          sums[i / 4 % 4] += block.values[i];
-        }
-        std::memcpy(record + record_scale_at(column, n % 2), &scale, sizeof scale);
-        for (int thread = 0; thread < 4; ++thread) {
-          const float sum = mul(scale, static_cast<float>(sums[thread]));
-          std::memcpy(record + record_sum_at(column, n % 2, thread), &sum, sizeof sum);
-        }
+        if (has_byte_records(product_.n_values))
+          store_bytes(block, column, n);
+        else
+          store_halves(block, column, n);
       }
+    }
+  }
+
+  void store_bytes(const Q8Block& block, int column, int n) {
+    std::uint8_t* record = aligned_after_16(records_) + n / 2 * ByteRecord::kBytes;
+    for (int i = 0; i < kQ8Values; ++i)
+      record[ByteRecord::value_at(column, n % 2, i)] =
+          static_cast<std::uint8_t>(block.values[i] + 128);
+    const float scale = d8(block);
+    std::memcpy(record + ByteRecord::scale_at(column, n % 2), &scale, sizeof scale);
+  }
+
+  void store_halves(const Q8Block& block, int column, int n) {
+    std::uint8_t* record = aligned_after_16(records_) + n / 2 * HalfRecord::kBytes;
+    int sums[4] = {};
+    for (int i = 0; i < kQ8Values; ++i) {
+      const std::uint32_t half = mat_vec::two_halves(block.values[i], 0);
+      std::memcpy(record + HalfRecord::value_at(column, n % 2, i), &half, 2);
+      sums[i / 4 % 4] += block.values[i];
+    }
+    const float scale = d8(block);
+    std::memcpy(record + HalfRecord::scale_at(column, n % 2), &scale, sizeof scale);
+    for (int thread = 0; thread < 4; ++thread) {
+      const float sum = mul(scale, static_cast<float>(sums[thread]));
+      std::memcpy(record + HalfRecord::sum_at(column, n % 2, thread), &sum, sizeof sum);
     }
   }
 
