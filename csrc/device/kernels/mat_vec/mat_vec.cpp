@@ -53,9 +53,9 @@ constexpr Format with_tensor(WeightFormat name, mat_vec::LaunchFormat launch) {
 
 constexpr std::array<Format, 11> kFormats = {{
     with_tensor<mat_vec::Q4K>(WeightFormat::kQ4_K, mat_vec::launch_q4_k),
-    with_quads<mat_vec::Q5K>(WeightFormat::kQ5_K, mat_vec::launch_q5_k),
+    with_tensor<mat_vec::Q5K>(WeightFormat::kQ5_K, mat_vec::launch_q5_k),
     with_tensor<mat_vec::Q6K>(WeightFormat::kQ6_K, mat_vec::launch_q6_k),
-    with_quads<mat_vec::Q8_0>(WeightFormat::kQ8_0, mat_vec::launch_q8_0),
+    with_tensor<mat_vec::Q8_0>(WeightFormat::kQ8_0, mat_vec::launch_q8_0),
     {WeightFormat::kQ4_0, mat_vec::facts_of<mat_vec::Q4_0>(), mat_vec::launch_q4_0},
     {WeightFormat::kQ5_0, mat_vec::facts_of<mat_vec::Q5_0>(), mat_vec::launch_q5_0},
     {WeightFormat::kIq4Xs, mat_vec::facts_of<mat_vec::Iq4Xs>(), mat_vec::launch_iq4_xs},

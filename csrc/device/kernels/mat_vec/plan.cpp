@@ -50,6 +50,8 @@ void put_slices(const FormatFacts& format, std::int32_t warps, const Build& buil
   // Whole steps: lanes without a block read what they do not use.
   const std::int32_t bytes = std::min(task.n_steps, task.slice_steps) * blocks * format.bytes;
   task.slot_bytes = rounded_up(bytes + 15, 16) + 16;
+  // An odd multiple of 16: lanes that read eight rows at once meet different banks.
+  if (build.tensor && task.slot_bytes / 16 % 2 == 0) task.slot_bytes += 16;
 }
 
 // The fewest threads that make the fewest turns, two weights a turn.

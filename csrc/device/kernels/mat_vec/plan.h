@@ -38,7 +38,7 @@ constexpr FormatFacts tensor_facts_of() {
       Format::kValues,
       Format::kBytes,
       Format::kThreads,
-      Format::kValues / kRecordValues * kLanes / Format::kThreads * Record::kBytes / kTileColumns,
+      Format::kValues * kLanes / Format::kThreads / kRecordValues * Record::kBytes / kTileColumns,
       Format::kAlignment,
       Format::kSources * int{sizeof(typename Format::Source)},
       1};

@@ -1,8 +1,9 @@
 // The formats that tensor cores multiply, by those of which they are.
 #pragma once
 
-#include "device/kernels/mat_vec/block/tensor_q4_k.h"
 #include "device/kernels/mat_vec/block/tensor_q6_k.h"
+#include "device/kernels/mat_vec/block/tensor_q8_0.h"
+#include "device/kernels/mat_vec/block/tensor_two_groups.h"
 
 namespace unpaced::mat_vec {
 
@@ -14,6 +15,14 @@ struct TensorFormat {
 template <class Record>
 struct TensorFormat<Q4K, Record> {
   using Type = TensorQ4K<Record>;
+};
+template <class Record>
+struct TensorFormat<Q5K, Record> {
+  using Type = TensorQ5K<Record>;
+};
+template <class Record>
+struct TensorFormat<Q8_0, Record> {
+  using Type = TensorQ8_0<Record>;
 };
 template <class Record>
 struct TensorFormat<Q6K, Record> {

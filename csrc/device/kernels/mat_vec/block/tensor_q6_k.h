@@ -19,6 +19,9 @@ template <class Record_>
 struct TensorQ6K : Q6K {
   using Record = Record_;
 
+  // Which of a block's quads it is.
+  UNPACED_BOTH static int part_of(std::int32_t, int quad) { return quad % (kThreads / kQuad); }
+
   // What a lane needs of a quad's weights, of its two rows.
   struct Rows {
     std::uint32_t weights[2][kQuad];     // two F16 numbers: 2^-24 of the weights, or 2^-20

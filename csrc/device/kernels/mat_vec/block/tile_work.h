@@ -40,8 +40,10 @@ struct TileShape {
 // of the inputs, two pieces of the columns' blocks, one of which is rearranged while the other
 // comes.
 inline constexpr int kTileScratch = 16384;
-inline constexpr int kPieceBlocks = 3;                                             // of weights
-inline constexpr int kPieceStride = kPieceBlocks * 8 * int{sizeof(Q8Block)} + 16;  // a column's
+inline constexpr int kUnitValues = 256;
+inline constexpr int kUnitBytes = kUnitValues / kQ8Values * int{sizeof(Q8Block)};
+inline constexpr int kPieceUnits = 3;
+inline constexpr int kPieceStride = kPieceUnits * kUnitBytes + 16;  // a column's
 inline constexpr int kPieceBytes = kPieceStride * kTileColumns;
 static_assert(2 * kPieceBytes <= kTileScratch);
 static_assert(kTileColumns == kRecordColumns);
@@ -55,10 +57,7 @@ class TileWork {
   static constexpr int kWarps = Shape::kWarps;
   static constexpr int kWarpBlocks = Step<Format>::kBlocks;  // of one of ggml's warps
   static constexpr int kBlockQuads = Format::kThreads / kQuad;
-  static constexpr int kBlockRecords = Format::kValues / kRecordValues;
   static constexpr int kGroup = kWarps * kWarpBlocks;  // all of ggml's threads' in a turn
-  static constexpr int kSourceBytes = Format::kSources * int{sizeof(Q8Block)};
-  static_assert(kSourceBytes == 8 * int{sizeof(Q8Block)});
   // The quads' sums: a value of each thread.
   struct alignas(16) Sums {
     float of[kQuad];
@@ -89,47 +88,55 @@ class TileWork {
  private:
   // --- inputs --------------------------------------------------------------------------------
 
-  UNPACED_BOTH std::uint8_t* record_of(std::int32_t block, int record) const {
-    return place_.shared() + task_.inputs_at + (block * kBlockRecords + record) * Record::kBytes;
+  // The record that has a block's first inputs.
+  UNPACED_BOTH std::uint8_t* record_of(std::int32_t block) const {
+    return record(block * Format::kValues / kRecordValues);
+  }
+  UNPACED_BOTH std::uint8_t* record(std::int32_t number) const {
+    return place_.shared() + task_.inputs_at + number * Record::kBytes;
   }
   UNPACED_BOTH std::uint8_t* scratch() const { return place_.shared() + task_.sums_at; }
 
+  // Rows and their records go on behind their last value, up to a multiple of 512.
+  UNPACED_BOTH std::int32_t n_inputs(int of_values) const {
+    return divided_up(task_.n_blocks * Format::kValues, of_values);
+  }
+
   // Asks for a piece of all columns; those that are not there are the last one again.
   UNPACED_BOTH void fetch_piece(std::int32_t piece) const {
-    const std::int32_t first = piece * kPieceBlocks, left = task_.n_blocks - first;
-    const std::int32_t bytes = (left < kPieceBlocks ? left : kPieceBlocks) * kSourceBytes;
+    const std::int32_t first = piece * kPieceUnits, left = n_inputs(kUnitValues) - first;
+    const std::int32_t bytes = (left < kPieceUnits ? left : kPieceUnits) * kUnitBytes;
     if (place_.thread() != 0 || left <= 0) return;
     place_.announce_inputs(piece % 2, bytes * kTileColumns);
     for (int c = 0; c < kTileColumns; ++c) {
       const std::int32_t column = c < task_.n_columns ? c : task_.n_columns - 1;
-      place_.fetch_inputs(piece % 2,
-                          task_.input + column * task_.input_stride + first * kSourceBytes, bytes,
-                          scratch() + piece % 2 * kPieceBytes + c * kPieceStride);
+      place_.fetch_inputs(piece % 2, task_.input + column * task_.input_stride + first * kUnitBytes,
+                          bytes, scratch() + piece % 2 * kPieceBytes + c * kPieceStride);
     }
   }
 
   UNPACED_BOTH void fetch_records() const {
-    const std::int32_t bytes = task_.n_blocks * kBlockRecords * Record::kBytes;
     if (place_.thread() == 0) {
+      const std::int32_t bytes = n_inputs(kRecordValues) * Record::kBytes;
       place_.announce_inputs(0, bytes);
-      place_.fetch_inputs(0, task_.records, bytes, record_of(0, 0));
+      place_.fetch_inputs(0, task_.records, bytes, record(0));
     }
     place_.await_inputs(0, 0);
   }
 
   UNPACED_BOTH void store_inputs() {
+    constexpr int kUnitRecords = kUnitValues / kRecordValues;
     fetch_piece(0);
     fetch_piece(1);
-    for (std::int32_t piece = 0; piece * kPieceBlocks < task_.n_blocks; ++piece) {
-      const std::int32_t first = piece * kPieceBlocks, left = task_.n_blocks - first;
-      const std::int32_t n = (left < kPieceBlocks ? left : kPieceBlocks) * kBlockRecords;
+    const std::int32_t n_units = n_inputs(kUnitValues);
+    for (std::int32_t piece = 0; piece * kPieceUnits < n_units; ++piece) {
+      const std::int32_t first = piece * kPieceUnits, left = n_units - first;
+      const std::int32_t n = (left < kPieceUnits ? left : kPieceUnits) * kUnitRecords;
       place_.await_inputs(piece % 2, piece / 2 & 1);
       const auto* column = reinterpret_cast<const Q8Block*>(scratch() + piece % 2 * kPieceBytes +
                                                             TileLane(lane_).group() * kPieceStride);
-      for (std::int32_t i = quad_; i < n; i += kTileQuads) {
-        store_record<Record>(record_of(first + i / kBlockRecords, i % kBlockRecords), lane_,
-                             column + i * (Format::kSources / kBlockRecords));
-      }
+      for (std::int32_t i = quad_; i < n; i += kTileQuads)
+        store_record<Record>(record(first * kUnitRecords + i), lane_, column + 2 * i);
       place_.meet_block();
       fetch_piece(piece + 2);
     }
@@ -180,16 +187,16 @@ class TileWork {
   template <bool kWhole>
   UNPACED_BOTH void add_group(const std::uint8_t* const (&slots)[2], std::int32_t begin,
                               std::int32_t group, std::int32_t n, LaneSums& sums) {
-    const int quad_of_block = quad_ % kBlockQuads;
     UNPACED_UNROLL
     for (int w = 0; w < kWarps; ++w) {
       const std::int32_t block = group + w * kWarpBlocks + quad_ / kBlockQuads;
       if (!kWhole && block >= n) break;
       const std::uint8_t* const blocks[2] = {slots[0] + block * Format::kBytes,
                                              slots[1] + block * Format::kBytes};
-      const std::uint8_t* inputs = record_of(begin + block, 0);
-      const auto rows = Format::load(blocks, quad_of_block, lane_, inputs);
-      Format::add(rows, inputs, quad_of_block, lane_, place_, sums[w]);
+      const std::uint8_t* inputs = record_of(begin + block);
+      const int part = Format::part_of(begin + block, quad_);
+      const auto rows = Format::load(blocks, part, lane_, inputs);
+      Format::add(rows, inputs, part, lane_, place_, sums[w]);
     }
   }
 

@@ -213,9 +213,11 @@ void expect_equal_by_tiles(const GgmlFormat& format, int n_values, int order, Ma
 TEST(tensor_cores_have_the_bits_of_one_column_and_of_so_many) {
   std::uint32_t seed = 1800;
   for (const GgmlFormat& format : ggml_formats()) {
-    if (format.format != WeightFormat::kQ4_K && format.format != WeightFormat::kQ6_K) continue;
+    const bool is_small = format.format == WeightFormat::kQ8_0;
+    if (format.block_values == 256 ? format.format == WeightFormat::kIq4Xs : !is_small) continue;
     for (const int order : {1, 5, 8}) {
-      for (const int n_values : {256, 768, 1280, 2816, 4096}) {
+      for (const int n_values : is_small ? std::vector{32, 96, 896, 1696, 4096}
+                                         : std::vector{256, 768, 1280, 2816, 4096}) {
         for (const MatVecEnd end : {MatVecEnd::kPlain, MatVecEnd::kAdded, MatVecEnd::kGlu})
           expect_equal_by_tiles(format, n_values, order, end, ++seed);
       }

@@ -1,7 +1,7 @@
-// Q4_K for tensor cores (tile.h).
+// Q4_K and Q5_K for tensor cores (tile.h).
 //
-// Four of ggml's threads, a quad, have two groups of 32 weights, which are a byte's two halves:
-// thread t has words t and t + 4 of the groups' bytes. Their inputs are a record.
+// Four of ggml's threads, a quad, have two groups of 32 weights, whose low bits are a byte's two
+// halves: thread t has words t and t + 4 of the groups' bytes. Their inputs are a record.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,53 @@
 
 namespace unpaced::mat_vec {
 
-template <class Record_>
-struct TensorQ4K : Q4K {
+// Two weights of each group, from the bytes that have them: F16 numbers, 2^-24 of the weights. The
+// second group's low bits stay where they are, so these are 16 times too large.
+struct FourBits {
+  // A lane's bytes of each thread, in a word's even bytes.
+  UNPACED_BOTH static void load(const std::uint8_t* block, int quad, const TileLane& at,
+                                std::uint32_t (&words)[kQuad]) {
+    load_four_words(block + 16 + 32 * quad + 16 * (at.pair() / 2), words);
+    UNPACED_UNROLL
+    for (std::uint32_t& word : words)
+      word = chosen_bytes(word, 0, at.pair() % 2 == 0 ? 0x4140 : 0x4342);
+  }
+  UNPACED_BOTH static std::uint32_t first(std::uint32_t word, int) { return word & 0x000f000fU; }
+  UNPACED_BOTH static std::uint32_t second(std::uint32_t word, int) { return word & 0x00f000f0U; }
+};
+
+struct FiveBits {
+  // The same, and above each byte the one that has a fifth bit for each group of the block.
+  UNPACED_BOTH static void load(const std::uint8_t* block, int quad, const TileLane& at,
+                                std::uint32_t (&words)[kQuad]) {
+    std::uint32_t high[kQuad];
+    load_four_words(block + 48 + 32 * quad + 16 * (at.pair() / 2), words);
+    load_four_words(block + 16 + 16 * (at.pair() / 2), high);
+    UNPACED_UNROLL
+    for (int t = 0; t < kQuad; ++t)
+      words[t] = chosen_bytes(words[t], high[t], at.pair() % 2 == 0 ? 0x5140 : 0x7362);
+  }
+  UNPACED_BOTH static std::uint32_t first(std::uint32_t word, int quad) {
+    return (word & 0x000f000fU) | (word >> (4 + 2 * quad) & 0x00100010U);
+  }
+  UNPACED_BOTH static std::uint32_t second(std::uint32_t word, int quad) {
+    return (word & 0x00f000f0U) | (word >> (1 + 2 * quad) & 0x01000100U);
+  }
+};
+
+template <class Format, class Bits, class Record_>
+struct TwoGroupTiles : Format {
   using Record = Record_;
+
+  // Which of a block's quads it is.
+  UNPACED_BOTH static int part_of(std::int32_t, int quad) {
+    return quad % (Format::kThreads / kQuad);
+  }
 
   // What a lane needs of a quad's weights, of its two rows.
   struct Rows {
-    std::uint32_t words[2][4];
-    float products[2][TileLane::kSums];  // a group's scale times its input's, times 2^24
+    std::uint32_t words[2][kQuad];
+    float products[2][TileLane::kSums];  // a group's scale times its input's, times 2^24 or 2^20
     float minima[2][2];                  // of a row and group
     float scale[2], minimum[2];          // of a row's block
   };
@@ -34,12 +73,12 @@ struct TensorQ4K : Q4K {
     Rows rows;
     UNPACED_UNROLL
     for (int r = 0; r < 2; ++r) {
-      load_four_words(blocks[r] + 16 + 32 * quad + 16 * (at.pair() / 2), rows.words[r]);
+      Bits::load(blocks[r], quad, at, rows.words[r]);
       std::uint32_t header[4];
       load_four_words(blocks[r], header);
       rows.scale[r] = half_value(header[0] & 0xffffU);
       rows.minimum[r] = half_value(header[0] >> 16);
-      const std::uint32_t bytes = scale_bytes(header, quad);
+      const std::uint32_t bytes = Format::scale_bytes(header, quad);
       rows.minima[r][0] = byte_value<2>(bytes);
       rows.minima[r][1] = byte_value<3>(bytes);
       // The second group's weights are 16 times too large where they lie.
@@ -53,25 +92,22 @@ struct TensorQ4K : Q4K {
     return rows;
   }
 
-  // One turn of ggml's loop of four threads, for sixteen rows and all columns. Weights are
-  // subnormal F16 numbers, 2^-24 of what they are: their bits are the weights' own.
+  // One turn of ggml's loop of a quad, for sixteen rows and all columns. Weights are subnormal
+  // numbers: their bits are the weights' own.
   template <class Place>
   UNPACED_BOTH static void add(const Rows& rows, const std::uint8_t* inputs, int quad, int lane,
                                Place& place, float (&sums)[kQuad][TileLane::kSums]) {
-    const TileLane at(lane);
     const std::uint8_t* record = inputs + quad * Record::kBytes;
     std::uint32_t words[2][4];
     UNPACED_UNROLL
     for (int i = 0; i < 2; ++i) load_values<Record>(record, i, lane, words[i]);
-    const std::uint32_t bytes = at.pair() % 2 == 0 ? 0x4140 : 0x4342;
     UNPACED_UNROLL
     for (int t = 0; t < kQuad; ++t) {
       std::uint32_t weights[2][2];
       UNPACED_UNROLL
       for (int r = 0; r < 2; ++r) {
-        const std::uint32_t two = chosen_bytes(rows.words[r][t], 0, bytes);
-        weights[0][r] = two & 0x000f000fU;
-        weights[1][r] = two & 0x00f000f0U;
+        weights[0][r] = Bits::first(rows.words[r][t], quad);
+        weights[1][r] = Bits::second(rows.words[r][t], quad);
       }
       float dots[2][TileLane::kSums];
       place.multiply(dots[0], weights[0], words[0][t]);
@@ -91,5 +127,10 @@ struct TensorQ4K : Q4K {
     }
   }
 };
+
+template <class Record>
+using TensorQ4K = TwoGroupTiles<Q4K, FourBits, Record>;
+template <class Record>
+using TensorQ5K = TwoGroupTiles<Q5K, FiveBits, Record>;
 
 }  // namespace unpaced::mat_vec
