@@ -28,7 +28,7 @@ std::vector<TokenId> prompt_that_shares(std::int32_t n_shared, std::int32_t n_ow
 // A prompt of 300 that slot 0 has parked, with its first cells lent to the request that took over.
 struct Lent {
   explicit Lent(std::size_t n_slots, std::int32_t n_shared = 1)
-      : seats(n_slots, -1, Seats::kLongTurnUs), first(spec_of(prompt_that_shares(n_shared, 50))) {
+      : seats(n_slots), first(spec_of(prompt_that_shares(n_shared, 50))) {
     seats.stepper.store.part_time = std::chrono::milliseconds(2);
     seats.end(0, prompt_of(300));
     seats.submit(0, first);

@@ -109,7 +109,7 @@ TEST(the_request_is_told_which_it_was) {
 // Computing is as quick as copying alone, but the others' steps come between the copies.
 TEST(the_steps_of_others_make_copies_longer) {
   for (const bool is_beside : {false, true}) {
-    Seats seats(2);
+    Seats seats(2, -1, Seats::kShortTurnUs);
     TokenStore& store = seats.stepper.store;
     seats.end(0, prompt_of(600));
     displace(seats);
@@ -164,7 +164,7 @@ std::size_t n_bytes_of(const Seats& seats) {
 
 TEST(what_is_on_its_way_back_counts_until_it_is_there) {
   constexpr std::size_t kMax = 1000 * sizeof(TokenId);
-  Seats seats(2, kMax);
+  Seats seats(2, kMax, Seats::kShortTurnUs);
   TokenStore& store = seats.stepper.store;
   seats.end(0, prompt_of(900));
   displace(seats);

@@ -30,8 +30,8 @@ TEST(a_request_begins_before_what_it_displaced_is_copied) {
   CHECK_EQ(seats.counters.n_cache_states.get(), 1U);
   CHECK_EQ(seats.counters.n_cache_bytes.get(), 400U);
   seats.finish_work();
-  // Slow cells: parts of one or two, a few more where the machine was busy. Eight if they grew.
-  CHECK(store.n_copied >= 12);
+  // Slow cells: parts of one or two, of more where the machine was busy. Eight parts if they grew.
+  CHECK(store.n_copied > 8);
   CHECK(store.parked.empty());
   CHECK(seats.counters.cache_turn_us_max.get() >= 2000);
   CHECK(seats.counters.cache_us.get() >= 200'000);
@@ -51,7 +51,7 @@ TEST(parts_grow_where_the_cells_are_not_what_takes_time) {
 }
 
 TEST(a_prompt_comes_back_in_turns_while_others_decode) {
-  Seats seats(2);
+  Seats seats(2, -1, Seats::kShortTurnUs);
   TokenStore& store = seats.stepper.store;
   seats.end(0, prompt_of(600));
   RequestSpec other = spec_of(prompt_of(50, 5000));
@@ -148,7 +148,7 @@ TEST(what_cannot_be_restored_is_computed) {
 }
 
 TEST(a_request_that_ends_while_its_prompt_comes_back_leaves_it_in_the_cache) {
-  Seats seats(1);
+  Seats seats(1, -1, Seats::kShortTurnUs);
   TokenStore& store = seats.stepper.store;
   seats.end(0, prompt_of(600));
   RequestSpec other = spec_of(prompt_of(50, 5000));

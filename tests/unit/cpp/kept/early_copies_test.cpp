@@ -42,7 +42,7 @@ void check_comes_back(Seats& seats, std::size_t slot, const std::vector<TokenId>
 }
 
 TEST(what_was_copied_while_nobody_asked_is_displaced_at_once) {
-  Seats seats(3, -1, Seats::kLongTurnUs);
+  Seats seats(3);
   TokenStore& store = seats.stepper.store;
   for (std::size_t i = 0; i < 3; ++i) {
     seats.end(i, prompt_of(700, 10'000 * static_cast<TokenId>(i + 1)));

@@ -178,11 +178,12 @@ class StoreStepper final : public Stepper {
 
 // Slots as the decode thread has them, without one.
 struct Seats {
-  // A turn of a second ends with what there is to do, however slow the machine is.
+  // A turn of a second ends with what there is to do, however slow the machine is; one as servers
+  // have it may end anywhere.
   static constexpr std::int64_t kLongTurnUs = 1'000'000;
+  static constexpr std::int64_t kShortTurnUs = unpaced::SlotKeeperOptions{}.turn_us;
 
-  explicit Seats(std::size_t n, std::int64_t n_bytes_max = -1,
-                 std::int64_t turn_us = unpaced::SlotKeeperOptions{}.turn_us)
+  explicit Seats(std::size_t n, std::int64_t n_bytes_max = -1, std::int64_t turn_us = kLongTurnUs)
       : slots(n),
         keeper({.cache_bytes_max = n_bytes_max,
                 .cache_idle_slots = true,
