@@ -179,7 +179,6 @@ async def test_states_of_slots_that_decoded_side_by_side_come_back() -> None:
         together = await asyncio.gather(*(events_of(engine, request) for request in requests))
         for text, events in zip(texts, together, strict=True):
             await comes_back(engine, text, events)
-        assert engine.stats().n_cache_copied > 0
         assert engine.stats().n_cache_lost == 0
         # A part is a kernel and a copy of 2 MiB at most; a call for each run of cells were more.
         assert engine.stats().cache_turn_us_max < 50_000

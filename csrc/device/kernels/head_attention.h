@@ -66,6 +66,9 @@ struct HeadAttention {
   bool next_is_ours = false;   // the next kernel waits before it reads (launch.cuh)
   float* out = nullptr;        // heads behind one another; nullptr: nobody reads them
   Q8Block* rounded = nullptr;  // all heads of a query as one row; nullptr: not wanted
+  // The queries' rows as their columns (tensor_records.h); nullptr: nobody reads them.
+  std::uint8_t* records = nullptr;
+  std::int32_t record_column = 0;  // of the first query
   // Where parts meet that have no other way.
   std::byte* scratch = nullptr;  // attention_scratch_bytes() a query
   // One a head of each query; zero before the launch, and after it.

@@ -104,6 +104,9 @@ struct MatVec {
 // More than one where the columns' inputs do not fit into shared memory: each reads the weights.
 [[nodiscard]] std::int32_t n_mat_vec_launches(const MatVec& mat_vec, const Card& card);
 
+// Products of such weights by five columns and more read records of their inputs.
+[[nodiscard]] bool takes_records(WeightFormat format, const Card& card);
+
 [[nodiscard]] std::int32_t n_mat_vec_variants(const MatVec& mat_vec, const Card& card);
 
 // One launch. Throws std::runtime_error if it cannot be made.

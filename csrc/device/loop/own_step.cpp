@@ -10,6 +10,7 @@
 #include "device/kernels/choice_file.h"
 #include "device/kernels/choice_place.h"
 #include "device/phases/attention_capture.h"
+#include "device/phases/kernel_arguments.h"
 #include "device/phases/phase_launcher.h"
 #include "device/phases/trials/phase_trial.h"
 #include "device/phases/trials/phase_tuner.h"
@@ -50,7 +51,8 @@ struct OwnStep::Plan {
        const QueryWindows& windows)
       : graph(std::move(g)),
         phases(std::move(p)),
-        places(graph, phases),
+        places(graph, phases,
+               [&card](const ProductPart& part) { return takes_records(part, card); }),
         launcher(places, choices, card, windows) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;

@@ -191,6 +191,11 @@ MatVec mat_vec_of(const GatedPart& part) {
   return mat_vec;
 }
 
+bool takes_records(const ProductPart& part, const Card& card) {
+  const auto format = format_of(part.weights->type);
+  return format && part.experts == nullptr && takes_records(*format, card);
+}
+
 GateRow gate_row_of(const ActivationPart& part) {
   GateRow row;
   row.n_values = static_cast<std::int32_t>(part.out->ne[0]);

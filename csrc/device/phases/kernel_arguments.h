@@ -6,6 +6,7 @@
 
 #include "device/graph/step_part.h"
 #include "device/graph/step_phase.h"
+#include "device/kernels/card.h"
 #include "device/kernels/head_attention.h"
 #include "device/kernels/head_rope.h"
 #include "device/kernels/mat_vec.h"
@@ -18,6 +19,9 @@ namespace unpaced {
 [[nodiscard]] MatVec mat_vec_of(const GatedPart& part);
 // Why there are none: a format that no mat-vec of ours knows, too many matrices. Empty: there are.
 [[nodiscard]] std::string why_no_arguments(std::span<const ProductPart> parts);
+
+// Its product by several columns reads records of its input (mat_vec.h).
+[[nodiscard]] bool takes_records(const ProductPart& part, const Card& card);
 
 [[nodiscard]] GateRow gate_row_of(const ActivationPart& part);
 

@@ -152,7 +152,10 @@ void PhaseLauncher::enqueue(const AttentionLaunch& launch, const Place& place) c
       attention_scratch_bytes(attention.n_heads, attention.head_size, attention.n_parts));
   attention.queries = places_.floats(launch.part.out->src[0]);
   if (launch.writes_out) attention.out = places_.floats(launch.part.out);
-  if (launch.rounded != nullptr) attention.rounded = places_.rounded(launch.rounded);
+  if (launch.rounded != nullptr) {
+    attention.rounded = places_.rounded(launch.rounded);
+    attention.records = places_.records(launch.rounded);
+  }
   attention.scratch = places_.parts(launch.part.out);
   attention.arrivals = places_.arrivals();
   attention.next_is_ours = place.next_is_ours;

@@ -19,13 +19,33 @@ bool has_records(const ggml_tensor* rows) {
          rows->ne[0] <= kRecordValuesMost;
 }
 
+// What is read as records.
+std::set<const ggml_tensor*> recorded_in(std::span<const StepPhase> phases,
+                                         const ValuePlaces::TakesRecords& takes_records) {
+  std::set<const ggml_tensor*> inputs;
+  const auto add = [&](const ProductPart& part) {
+    if (has_records(part.input) && takes_records && takes_records(part))
+      inputs.insert(origin(part.input));
+  };
+  for (const StepPhase& phase : phases) {
+    for (const PhaseLaunch& launch : phase.launches) {
+      if (const auto* products = std::get_if<ProductLaunch>(&launch))
+        std::ranges::for_each(products->parts, add);
+      if (const auto* gated = std::get_if<GatedLaunch>(&launch)) add(gated->part.up);
+    }
+  }
+  return inputs;
+}
+
 }  // namespace
 
-ValuePlaces::ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases) {
+ValuePlaces::ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases,
+                         const TakesRecords& takes_records) {
   static_cast<void>(take(kArrivalBytes));
+  const std::set<const ggml_tensor*> recorded = recorded_in(phases, takes_records);
   // Rounded rows are small, and a norm's is read by later phases: each has a place of its own.
   for (const StepPhase& phase : phases) {
-    for (const PhaseLaunch& launch : phase.launches) add_rounded(launch);
+    for (const PhaseLaunch& launch : phase.launches) add_rounded(launch, recorded);
   }
   const std::size_t begin = next_;
   for (const StepPhase& phase : phases) {
@@ -46,7 +66,8 @@ void ValuePlaces::add_floats(const StepGraph& graph, const NodeRange& nodes,
   if (!graph.is_read_outside(value, nodes)) floats_[value] = take(ggml_nbytes(value));
 }
 
-void ValuePlaces::add_rounded(const PhaseLaunch& launch) {
+void ValuePlaces::add_rounded(const PhaseLaunch& launch,
+                              const std::set<const ggml_tensor*>& recorded) {
   const ggml_tensor* rows = nullptr;
   if (const auto* norm = std::get_if<NormLaunch>(&launch); norm != nullptr && norm->rounds) {
     rows = norm->part.out;
@@ -60,8 +81,7 @@ void ValuePlaces::add_rounded(const PhaseLaunch& launch) {
   }
   if (rows == nullptr || rounded_.contains(origin(rows))) return;
   rounded_[origin(rows)] = take(rounded_bytes(rows));
-  const bool is_attention = std::holds_alternative<AttentionLaunch>(launch);
-  if (!is_attention && has_records(rows))
+  if (recorded.contains(origin(rows)))
     records_[origin(rows)] = take(static_cast<std::size_t>(record_bytes(rows->ne[0])));
 }
 

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <span>
 
 #include "device/graph/step_phase.h"
@@ -16,8 +18,10 @@ namespace unpaced {
 class ValuePlaces {
  public:
   // The graph's tensors outlive this. Addresses within the scratch memory begin at nullptr until
-  // begin_at().
-  ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases);
+  // begin_at(). takes_records: whether a product reads records of its input; none does without.
+  using TakesRecords = std::function<bool(const ProductPart&)>;
+  ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases,
+              const TakesRecords& takes_records = {});
 
   // The scratch memory that the places take; at least kArrivalBytes.
   [[nodiscard]] std::size_t n_bytes() const noexcept { return n_bytes_; }
@@ -27,8 +31,8 @@ class ValuePlaces {
   [[nodiscard]] float* floats(const ggml_tensor* value) const;
   // Of the rounded form of its rows.
   [[nodiscard]] Q8Block* rounded(const ggml_tensor* value) const;
-  // Of the same rows for tensor cores (tensor_records.h); nullptr: they are few, too long, or left
-  // by an attention, which makes no records.
+  // Of the same rows for tensor cores (tensor_records.h); nullptr: nobody reads them so, or they
+  // are few, or too long.
   [[nodiscard]] std::uint8_t* records(const ggml_tensor* value) const;
   // Where the parts of an attention meet.
   [[nodiscard]] std::byte* parts(const ggml_tensor* attention) const;
@@ -41,7 +45,7 @@ class ValuePlaces {
       kAttentionHeadsMost * sizeof(std::uint32_t) * kStepTokens;
 
  private:
-  void add_rounded(const PhaseLaunch& launch);
+  void add_rounded(const PhaseLaunch& launch, const std::set<const ggml_tensor*>& recorded);
   void add_phase(const StepGraph& graph, const StepPhase& phase);
   void add_floats(const StepGraph& graph, const NodeRange& nodes, const ggml_tensor* value);
   [[nodiscard]] std::size_t take(std::size_t n_bytes);

@@ -10,6 +10,7 @@
 
 #include "device/kernels/card.h"
 #include "device/phases/attention_capture.h"
+#include "device/phases/kernel_arguments.h"
 #include "device/phases/own_kernels.h"
 #include "device/phases/phase_launcher.h"
 #include "device/phases/step_program.h"
@@ -24,7 +25,8 @@ struct Planned {
       : card(find_card(bridge.device())),
         graph(bridge.graph()),
         phases(plan_phases(graph, kernels_of(bridge, graph, card))),
-        places(graph, phases),
+        places(graph, phases,
+               [this](const ProductPart& part) { return takes_records(part, card); }),
         scratch(places.n_bytes()),
         launcher(places, choices, card) {
     places.begin_at(scratch.data());

@@ -102,7 +102,11 @@ class WarpPlace {
   __device__ __forceinline__ float power(float x) const { return expf(x); }
   __device__ __forceinline__ float tanh(float x) const { return tanhf(x); }
   __device__ __forceinline__ float quotient(float a, float b) const { return a / b; }
-  __device__ __forceinline__ void round(float value, Q8Block* to) const { round_block(value, to); }
+  // Block `number` of the query's row.
+  __device__ __forceinline__ void round(float value, const HeadAttention& task, int number) const {
+    const bool of_bytes = has_byte_records(task.n_heads * task.head_size);
+    round_block(value, task.rounded + number, {task.records, task.record_column, of_bytes}, number);
+  }
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -257,6 +261,7 @@ __device__ __forceinline__ HeadAttention query_of(const HeadAttention& all, int 
   const int n_values = all.n_heads * all.head_size;
   if (one.out != nullptr) one.out += row * n_values;
   if (one.rounded != nullptr) one.rounded += row * all.rounded_row_stride;
+  one.record_column += row;
   one.scratch += row * all.scratch_row_bytes;
   one.arrivals += row * all.n_heads;
   return one;

@@ -98,7 +98,7 @@ class PartSum {
   UNPACED_BOTH void put(int i, float value) const {
     const std::int64_t at = static_cast<std::int64_t>(place_.head()) * kSize + i;
     if (task_.out != nullptr) task_.out[at] = value;
-    if (task_.rounded != nullptr) place_.round(value, task_.rounded + at / kQ8Values);
+    if (task_.rounded != nullptr) place_.round(value, task_, static_cast<int>(at / kQ8Values));
   }
 
   // Zeros behind the row's end, by one of the heads.
@@ -108,7 +108,7 @@ class PartSum {
         (task_.n_heads * kSize + kQ8RowPadding - 1) / kQ8RowPadding * kQ8RowPadding;
     for (int i = task_.n_heads * kSize / kQ8Values + place_.thread() / kLanes;
          i < n_padded / kQ8Values; i += kWarps) {
-      place_.round(0.0F, task_.rounded + i);
+      place_.round(0.0F, task_, i);
     }
   }
 

@@ -183,8 +183,8 @@ Parts parts_of(const MatVec& mat_vec) {
 
 double n_bytes(const MatVec& mat_vec) {
   double n = 0;
-  for (const MatVecMatrix& matrix : matrices_of(mat_vec))
-    n += static_cast<double>(matrix.n_rows) * static_cast<double>(matrix.row_bytes);
+  for (const MatVecMatrix& m : matrices_of(mat_vec))
+    n += static_cast<double>(m.n_rows) * static_cast<double>(m.row_bytes);
   return n;
 }
 
@@ -199,10 +199,14 @@ bool has_quads(const MatVec& mat_vec, const Parts& parts, const Card& card) {
          std::ranges::all_of(parts.formats, [](const Format* f) { return f->quads.has_value(); });
 }
 
+bool has_tensor(const Format& format, const Card& card) {
+  return format.tensor.has_value() && card.code >= 90;
+}
+
 // Columns' blocks are fetched as they lie, sixteen bytes at a time.
 bool has_tensor(const MatVec& mat_vec, const Parts& parts, const Card& card) {
-  return card.code >= 90 && mat_vec.input_stride * std::int64_t{sizeof(Q8Block)} % 16 == 0 &&
-         std::ranges::all_of(parts.formats, [](const Format* f) { return f->tensor.has_value(); });
+  return mat_vec.input_stride * std::int64_t{sizeof(Q8Block)} % 16 == 0 &&
+         std::ranges::all_of(parts.formats, [&](const Format* f) { return has_tensor(*f, card); });
 }
 
 bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts, const Card& card) {
@@ -210,8 +214,7 @@ bool suits(const Build& build, const MatVec& mat_vec, const Parts& parts, const 
   // Up and gate are a pair of rows.
   if (build.rows == 1 && mat_vec.end == MatVecEnd::kGlu) return false;
   if (build.producer && !card.dependents_start_early) return false;
-  if (!build.held) return true;
-  return mat_vec.n_values <= mat_vec::kHeldValues && !mat_vec.expert_has_input;
+  return !build.held || (mat_vec.n_values <= mat_vec::kHeldValues && !mat_vec.expert_has_input);
 }
 
 // The one to take unmeasured; of several columns the first. Four rows share a lane's inputs, so
@@ -242,10 +245,10 @@ std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, cons
   std::vector<Variant> variants;
   if (parts.each.empty()) return variants;
   // Rows so long that inputs must be compact have one format, in every model.
-  const bool one = parts.formats.size() == 1;
-  const mat_vec::Ways ways = {.quads = has_quads(mat_vec, parts, card),
-                              .compact = one && parts.formats.front()->compact.has_value(),
-                              .tensor = has_tensor(mat_vec, parts, card)};
+  const mat_vec::Ways ways = {
+      .quads = has_quads(mat_vec, parts, card),
+      .compact = parts.formats.size() == 1 && parts.formats.front()->compact.has_value(),
+      .tensor = has_tensor(mat_vec, parts, card)};
   for (const Build& build : mat_vec::builds_for(mat_vec, ways)) {
     if (!suits(build, mat_vec, parts, card)) continue;
     Variant variant{build, {}};
@@ -317,12 +320,16 @@ std::int32_t n_mat_vec_launches(const MatVec& mat_vec, const Card& card) {
          n_mat_vec_launches(columns_of(mat_vec, half, mat_vec.n_columns - half), card);
 }
 
+bool takes_records(WeightFormat format, const Card& card) {
+  const Format* found = find_format(format, MatVecEnd::kPlain);
+  return found != nullptr && has_tensor(*found, card);
+}
+
 std::int32_t n_mat_vec_variants(const MatVec& mat_vec, const Card& card) {
   const Parts parts = parts_of(mat_vec);
   if (parts.each.empty()) return 0;
   // Columns that are divided among launches have one way.
-  const auto n = static_cast<std::int32_t>(variants_of(mat_vec, parts, card).size());
-  return std::max(n, 1);
+  return std::max(static_cast<std::int32_t>(variants_of(mat_vec, parts, card).size()), 1);
 }
 
 void enqueue_mat_vec(const MatVec& mat_vec, const Card& card, CUstream_st* stream) {

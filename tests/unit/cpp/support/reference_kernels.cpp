@@ -234,9 +234,9 @@ void leave_records(std::uint8_t* records, std::int32_t n_columns) {
   if (records != nullptr) std::memcpy(records, &n_columns, sizeof n_columns);
 }
 
-void look_at_records(const MatVec& mat_vec) {
-  const bool wanted =
-      mat_vec.input_q8 != nullptr && mat_vec.n_columns > 4 && mat_vec.n_values <= kRecordValuesMost;
+void look_at_records(const MatVec& mat_vec, const Card& card) {
+  const bool wanted = mat_vec.n_columns > 4 && mat_vec.n_values <= kRecordValuesMost &&
+                      takes_records(mat_vec.matrices[0].format, card);
   if ((mat_vec.input_records != nullptr) != wanted)
     throw std::runtime_error(wanted ? "nobody has made records" : "records that nobody reads");
   std::int32_t n_columns = 0;
@@ -311,8 +311,12 @@ std::string why_no_mat_vec(const MatVec&, const Card&) { return ""; }
 
 std::int32_t n_mat_vec_launches(const MatVec&, const Card&) { return 1; }
 
-void enqueue_mat_vec(const MatVec& mat_vec, const Card&, CUstream_st*) {
-  look_at_records(mat_vec);
+bool takes_records(WeightFormat format, const Card& card) {
+  return card.code >= 90 && (format == WeightFormat::kQ4_K || format == WeightFormat::kQ8_0);
+}
+
+void enqueue_mat_vec(const MatVec& mat_vec, const Card& card, CUstream_st*) {
+  look_at_records(mat_vec, card);
   // Columns, or experts.
   const bool chosen = mat_vec.experts != nullptr;
   for (std::int32_t k = 0; k < (chosen ? mat_vec.n_experts : mat_vec.n_columns); ++k) {
@@ -341,6 +345,7 @@ void enqueue_head_attention(const HeadAttention& task, const Card&, CUstream_st*
     for (const double value : attended(task, head)) row.push_back(static_cast<float>(value));
   }
   if (task.out != nullptr) std::ranges::copy(row, task.out);
+  leave_records(task.records, task.n_rows);
   if (task.rounded != nullptr) {
     round_row(row.data(), static_cast<std::int64_t>(row.size()), task.rounded);
   }

@@ -109,10 +109,10 @@ class HostAttentionPlace {
   float tanh(float x) const { return std::tanh(x); }
   float quotient(float a, float b) const { return a / b; }
 
-  void round(float value, Q8Block* to) const {
+  void round(float value, const HeadAttention& task, int number) const {
     float values[kQ8Values];
     for (int i = 0; i < kQ8Values; ++i) values[i] = shuffle(value, i);
-    if (thread_ % attention::kLanes == 0) round_values(values, to);
+    if (thread_ % attention::kLanes == 0) round_values(values, task.rounded + number);
   }
 
   template <int>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "check.h"
+#include "device/phases/kernel_arguments.h"
 #include "device/phases/own_kernels.h"
 #include "phase_player.h"
 #include "recorded_step.h"
@@ -94,7 +95,7 @@ bool keeps_floats(const StepPhase& phase) {
 TEST(kernels_are_asked_for_what_the_step_computes) {
   const RecordedStep step(model_path, GGML_TYPE_F16, n_tokens, n_outputs);
   const StepGraph graph(step.nodes());
-  const Card card{.compute = 90, .n_multiprocessors = 132, .shared_bytes_max = 232448};
+  const Card card{.compute = 90, .code = 90, .n_multiprocessors = 132, .shared_bytes_max = 232448};
   OwnKernels kernels(card);
   AttentionParts parts;
   for (std::int32_t i = 0; i < graph.size(); ++i) {
@@ -102,7 +103,8 @@ TEST(kernels_are_asked_for_what_the_step_computes) {
   }
   kernels.know(parts);
   const std::vector<StepPhase> phases = plan_phases(graph, kernels);
-  ValuePlaces places(graph, phases);
+  ValuePlaces places(graph, phases,
+                     [&card](const ProductPart& part) { return takes_records(part, card); });
   std::vector<std::byte> scratch(places.n_bytes(), std::byte{0xff});
   places.begin_at(scratch.data());
   const MatVecChoices choices;
