@@ -79,10 +79,10 @@ const GgmlFormat& format_named(const std::string& name) {
 }
 
 // Two formats in one launch.
-void compare_pair(const char* first, const char* second, int n_columns, GgmlBackend& backend,
-                  const Card& card, Totals& totals) {
+void compare_pair(const char* first, const char* second, int n_columns, int n_values,
+                  GgmlBackend& backend, const Card& card, Totals& totals) {
   GpuProduct product = {
-      .format = &format_named(first), .n_values = 4096, .n_rows = 517, .n_columns = n_columns};
+      .format = &format_named(first), .n_values = n_values, .n_rows = 517, .n_columns = n_columns};
   GpuCase a(product, backend, 1);
   product.format = &format_named(second);
   GpuCase b(product, backend, 2);
@@ -202,9 +202,11 @@ int main(int argc, char** argv) {
     }
     for (const int n_columns : {1, 2, 4, 8}) {
       if (argc > 1 && std::strcmp(argv[1], "pairs") != 0) break;
-      compare_pair("Q4_K", "Q6_K", n_columns, backend, card, totals);
-      compare_pair("Q5_K", "Q6_K", n_columns, backend, card, totals);
-      compare_pair("IQ4_XS", "Q5_K", n_columns, backend, card, totals);
+      for (const int n_values : {4096, 9216}) {
+        compare_pair("Q4_K", "Q6_K", n_columns, n_values, backend, card, totals);
+        compare_pair("Q5_K", "Q6_K", n_columns, n_values, backend, card, totals);
+        compare_pair("IQ4_XS", "Q5_K", n_columns, n_values, backend, card, totals);
+      }
     }
     std::printf("%d products, %d launches, %d differ\n", totals.products, totals.launches,
                 totals.wrong);

@@ -39,23 +39,21 @@ struct Format {
 };
 
 template <class Kind>
-constexpr Format with_quads(WeightFormat name, mat_vec::LaunchFormat launch) {
-  return {name, mat_vec::facts_of<Kind>(), launch, mat_vec::facts_of<mat_vec::Quad<Kind>>(),
-          mat_vec::facts_of<mat_vec::Compact<Kind>>()};
-}
-template <class Kind>
-constexpr Format with_tensor(WeightFormat name, mat_vec::LaunchFormat launch) {
-  Format format = with_quads<Kind>(name, launch);
-  format.tensor = mat_vec::tensor_facts_of<Kind, HalfRecord>();
-  format.compact_tensor = mat_vec::tensor_facts_of<Kind, ByteRecord>();
-  return format;
+constexpr Format with_all_ways(WeightFormat name, mat_vec::LaunchFormat launch) {
+  return {name,
+          mat_vec::facts_of<Kind>(),
+          launch,
+          mat_vec::facts_of<mat_vec::Quad<Kind>>(),
+          mat_vec::facts_of<mat_vec::Compact<Kind>>(),
+          mat_vec::tensor_facts_of<Kind, HalfRecord>(),
+          mat_vec::tensor_facts_of<Kind, ByteRecord>()};
 }
 
 constexpr std::array<Format, 11> kFormats = {{
-    with_tensor<mat_vec::Q4K>(WeightFormat::kQ4_K, mat_vec::launch_q4_k),
-    with_tensor<mat_vec::Q5K>(WeightFormat::kQ5_K, mat_vec::launch_q5_k),
-    with_tensor<mat_vec::Q6K>(WeightFormat::kQ6_K, mat_vec::launch_q6_k),
-    with_tensor<mat_vec::Q8_0>(WeightFormat::kQ8_0, mat_vec::launch_q8_0),
+    with_all_ways<mat_vec::Q4K>(WeightFormat::kQ4_K, mat_vec::launch_q4_k),
+    with_all_ways<mat_vec::Q5K>(WeightFormat::kQ5_K, mat_vec::launch_q5_k),
+    with_all_ways<mat_vec::Q6K>(WeightFormat::kQ6_K, mat_vec::launch_q6_k),
+    with_all_ways<mat_vec::Q8_0>(WeightFormat::kQ8_0, mat_vec::launch_q8_0),
     {WeightFormat::kQ4_0, mat_vec::facts_of<mat_vec::Q4_0>(), mat_vec::launch_q4_0},
     {WeightFormat::kQ5_0, mat_vec::facts_of<mat_vec::Q5_0>(), mat_vec::launch_q5_0},
     {WeightFormat::kIq4Xs, mat_vec::facts_of<mat_vec::Iq4Xs>(), mat_vec::launch_iq4_xs},
@@ -203,8 +201,10 @@ bool has_tensor(const Format& format, const Card& card) {
   return format.tensor.has_value() && card.code >= 90;
 }
 
-// Columns' blocks are fetched as they lie, sixteen bytes at a time.
+// Columns' blocks are fetched as they lie, sixteen bytes at a time. Two formats in one launch have
+// no kernel for records of bytes.
 bool has_tensor(const MatVec& mat_vec, const Parts& parts, const Card& card) {
+  if (parts.each.size() > 1 && has_byte_records(mat_vec.n_values)) return false;
   return mat_vec.input_stride * std::int64_t{sizeof(Q8Block)} % 16 == 0 &&
          std::ranges::all_of(parts.formats, [&](const Format* f) { return has_tensor(*f, card); });
 }

@@ -67,7 +67,7 @@ void launch_tiles(const Build& build, const Plan& plan, const Card& card, cudaSt
   launch_tiles<Format, HalfRecord, kWarps>(plan, card, stream);
 }
 
-// Rows of which two products are made are never so long that their records are of bytes.
+// Of records of halves: longer rows' products by two formats are others' (mat_vec.cpp: has_tensor).
 template <class First, class Second, int kWarps>
 void launch_tile_pair(const PlanPair& plans, const Card& card, cudaStream_t stream) {
   using A = typename TensorFormat<First, HalfRecord>::Type;

@@ -123,6 +123,26 @@ TEST(a_prompts_columns_have_the_bits_of_so_many) {
              .empty());
 }
 
+// Kernels for two formats read records of halves alone, and longer rows have records of bytes.
+TEST(two_formats_of_long_rows_are_not_multiplied_by_tensor_cores) {
+  std::uint32_t seed = 90;
+  for (const int n_values : {8192, 8448}) {
+    Product product = {
+        .formats = {&named("Q4_K"), &named("Q6_K")}, .n_values = n_values, .rows = {5, 3}};
+    product.n_columns = 8;
+    product.has_records = true;
+    Data data(product, ++seed);
+    MatVec made = data.mat_vec();
+    bool is_tensor = false;
+    for (made.variant = 0; made.variant < n_mat_vec_variants(made, kCard); ++made.variant) {
+      enqueue_mat_vec(made, kCard, nullptr);
+      is_tensor = is_tensor || last.tensor;
+      CHECK_EQ(data.differing(), 0);
+    }
+    CHECK_EQ(is_tensor, n_values == 8192);
+  }
+}
+
 TEST(values_of_more_bits_join_queries_and_keys) {
   const GgmlFormat &q4 = named("Q4_K"), &q5 = named("Q5_K"), &q6 = named("Q6_K"),
                    &iq4 = named("IQ4_XS");
