@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -26,7 +27,8 @@ FOREIGN = {
 }
 
 
-def files() -> set[str]:
+@cache
+def files() -> frozenset[str]:
     """Every file of the checkout, as Git has it or would take it."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -35,7 +37,7 @@ def files() -> set[str]:
         capture_output=True,
         text=True,
     )
-    return {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+    return frozenset(name for name in listed.stdout.splitlines() if (ROOT / name).is_file())
 
 
 def spelled_out(name: str) -> list[str]:
@@ -61,12 +63,17 @@ def named_paths(text: str) -> set[str]:
     return {word for word in words if ours.fullmatch(word)} - FOREIGN
 
 
-def is_there(name: str, tracked: set[str]) -> bool:
-    """As a file, a folder or a pattern of the checkout; a bare name as a file in any folder."""
-    if "/" not in name:
-        return any(Path(path).match(name) for path in tracked)
+def is_file(name: str, tracked: frozenset[str]) -> bool:
+    """Whether a file's path is or ends like this, which may be a pattern."""
     if "*" in name:
         return any(Path(path).match(name) for path in tracked)
+    return any(f"/{path}".endswith(f"/{name}") for path in tracked)
+
+
+def is_there(name: str, tracked: frozenset[str]) -> bool:
+    """As a file, a folder or a pattern of the checkout; a bare name as a file in any folder."""
+    if "/" not in name or "*" in name:
+        return is_file(name, tracked)
     return name in tracked or any(path.startswith(name.rstrip("/") + "/") for path in tracked)
 
 
@@ -96,7 +103,7 @@ def test_every_path_that_a_page_names_is_there(page: Path) -> None:
 def test_every_file_that_a_diagram_shows_is_there(page: Path) -> None:
     tracked = files()
     shown = sorted(drawn_files(page.read_text()))
-    assert [name for name in shown if not any(Path(path).match(name) for path in tracked)] == []
+    assert [name for name in shown if not is_file(name, tracked)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -1,6 +1,7 @@
 // Arithmetic on two F16 numbers in a word, the same on the device and on the host.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "device/kernels/weights/pinned_float.h"
@@ -8,19 +9,27 @@
 namespace unpaced::mat_vec {
 
 #if !defined(__CUDA_ARCH__)
-// The F16 number nearest to an exact value, ties to even.
-inline std::uint32_t nearest_half(long double value) {
+// The F16 number nearest to a value, ties to even.
+inline std::uint32_t nearest_half(float value) {
   if (std::isnan(value)) return 0x7fffU;
   const std::uint32_t sign = std::signbit(value) ? 0x8000U : 0;
-  const long double size = std::fabs(value);
-  if (size >= 65520.0L) return sign | 0x7c00U;
-  int exponent = 0;
-  std::frexp(size, &exponent);
-  // The last place is worth 2^-24 at least, and 2^-11 of the leading one.
-  const int place = exponent - 11 < -24 || size == 0 ? -24 : exponent - 11;
-  const auto digits = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(size, -place)));
-  // Digits beyond ten bits carry into the exponent, as they should.
-  return sign | (static_cast<std::uint32_t>(place + 24) * 1024U + digits);
+  const float size = std::fabs(value);
+  if (size >= 65520.0F) return sign | 0x7c00U;
+  // Below 2^-14 the last place is worth 2^-24.
+  if (size < 0x1p-14F) return sign | static_cast<std::uint32_t>(std::lrint(size * 0x1p24F));
+  const auto bits = std::bit_cast<std::uint32_t>(size);
+  // Thirteen places fewer, and an exponent that counts from 15 instead of 127. Digits beyond ten
+  // bits carry into the exponent, as they should.
+  return sign | (((bits + 0xfffU + (bits >> 13 & 1U)) >> 13) - (112U << 10));
+}
+
+// The same of an exact value, which may have more places than F32. Of its neighbours there the one
+// whose last place is odd stands for it: no tie of F16's ends so.
+inline std::uint32_t nearest_half(long double value) {
+  const auto rounded = static_cast<float>(value);
+  const bool is_odd = (std::bit_cast<std::uint32_t>(rounded) & 1U) != 0;
+  if (is_odd || rounded == value) return nearest_half(rounded);
+  return nearest_half(std::nextafter(rounded, rounded < value ? INFINITY : -INFINITY));
 }
 #endif
 

@@ -21,7 +21,7 @@ class Fibers {
     body_ = &body;
     running_ = this;
     points_.assign(static_cast<std::size_t>(n_), Point{});
-    ended_.assign(static_cast<std::size_t>(n_), false);
+    ended_.assign(static_cast<std::size_t>(n_), 0);
     stacks_.resize(static_cast<std::size_t>(n_));
     for (int i = 0; i < n_; ++i) {
       auto& context = contexts_[static_cast<std::size_t>(i)];
@@ -68,7 +68,7 @@ class Fibers {
     Fibers& self = *running_;
     const int i = self.current_;
     (*self.body_)(i);
-    self.ended_[static_cast<std::size_t>(i)] = true;
+    self.ended_[static_cast<std::size_t>(i)] = 1;
     _longjmp(self.loop_, 1);
   }
 
@@ -81,7 +81,7 @@ class Fibers {
   std::vector<ucontext_t> contexts_;
   std::vector<Point> points_;
   std::vector<std::unique_ptr<std::byte[]>> stacks_;
-  std::vector<bool> ended_;
+  std::vector<char> ended_;  // looked up sooner than a bool's bit
 };
 
 // So many fibers wait for one another here, again and again.

@@ -19,9 +19,12 @@ struct HostTile {
     float columns[2];
   };
 
+  using WarpOperands = std::array<Operands, 32>;
+
   HostStage inputs[2];
   HostStage written, read;
-  std::array<std::array<Operands, 32>, HostBlock::kThreads / 32> operands = {};
+  // Every second product's have a place of their own: who goes on writes beside what others read.
+  std::array<std::array<WarpOperands, 2>, HostBlock::kThreads / 32> operands = {};
 };
 
 class HostTilePlace : public HostPlace<true> {
@@ -65,7 +68,8 @@ class HostTilePlace : public HostPlace<true> {
   // PTX's mma.m16n8k8: lane i brings values 2 * (i % 4) and the next one of rows i / 4 and
   // i / 4 + 8, and of column i / 4.
   void multiply(float (&sums)[4], const std::uint32_t (&rows)[2], std::uint32_t columns) {
-    auto& operands = tile_.operands[static_cast<std::size_t>(thread_ / 32)];
+    is_second_ = !is_second_;
+    auto& operands = tile_.operands[static_cast<std::size_t>(thread_ / 32)][is_second_ ? 1 : 0];
     const int lane = thread_ % 32;
     HostTile::Operands& mine = operands[static_cast<std::size_t>(lane)];
     for (int k = 0; k < 2; ++k) {
@@ -76,15 +80,15 @@ class HostTilePlace : public HostPlace<true> {
     meet_warp();
     for (int i = 0; i < 4; ++i) {
       const int row = lane / 4, column = 2 * (lane % 4) + i % 2;
+      const HostTile::Operands* a = &operands[static_cast<std::size_t>(4 * row)];
+      const HostTile::Operands* b = &operands[static_cast<std::size_t>(4 * column)];
       double sum = 0;
-      for (int pair = 0; pair < 4; ++pair) {
-        const auto& a = operands[static_cast<std::size_t>(4 * row + pair)].rows[i / 2];
-        const auto& b = operands[static_cast<std::size_t>(4 * column + pair)].columns;
-        for (int k = 0; k < 2; ++k) sum += static_cast<double>(a[k]) * static_cast<double>(b[k]);
+      for (int pair = 0; pair < 4; ++pair, ++a, ++b) {
+        for (int k = 0; k < 2; ++k)
+          sum += static_cast<double>(a->rows[i / 2][k]) * static_cast<double>(b->columns[k]);
       }
       sums[i] = static_cast<float>(sum);
     }
-    meet_warp();
   }
 
  private:
@@ -95,6 +99,7 @@ class HostTilePlace : public HostPlace<true> {
   }
 
   HostTile& tile_;
+  bool is_second_ = false;
 };
 
 }  // namespace unpaced::test
