@@ -84,6 +84,17 @@ struct TwoGroups : Q8Inputs<256> {
            ((whole >> 2) & (split ? 0x30303030U : 0));
   }
 
+  // The same two scales, or their minima, as the halves of a word.
+  UNPACED_BOTH static std::uint32_t scale_halves(const std::uint32_t (&header)[4], int pair,
+                                                 bool minima) {
+    const bool split = pair >= 2;
+    const std::uint32_t from = (pair & 1) != 0 ? 0x4342 : 0x4140;
+    const std::uint32_t whole = chosen_bytes(minima ? header[2] : header[1], 0, from);
+    const std::uint32_t fours = chosen_bytes(header[3], 0, from) >> (minima ? 4 : 0);
+    return (whole & (split ? 0 : 0x003f003fU)) | (fours & (split ? 0x000f000fU : 0)) |
+           ((whole >> 2) & (split ? 0x00300030U : 0));
+  }
+
   UNPACED_BOTH static void load_scales(const std::uint8_t* block, int part, Weights& weights) {
     std::uint32_t header[4];
     load_four_words(block, header);

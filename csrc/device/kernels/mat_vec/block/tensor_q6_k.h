@@ -22,6 +22,8 @@ struct TensorQ6K : Q6K {
   // Which of a block's quads it is.
   UNPACED_BOTH static int part_of(std::int32_t, int quad) { return quad % (kThreads / kQuad); }
 
+  static constexpr float kOfSums = 1;
+
   // What a lane needs of a quad's weights, of its two rows.
   struct Rows {
     std::uint32_t weights[2][kQuad];     // two F16 numbers: 2^-24 of the weights, or 2^-20
@@ -36,8 +38,9 @@ struct TensorQ6K : Q6K {
   };
 
   // `blocks` are those of rows group() and group() + 8, `inputs` the block's records.
+  template <class Place>
   UNPACED_BOTH static Rows load(const std::uint8_t* const (&blocks)[2], int quad, int lane,
-                                const std::uint8_t* inputs) {
+                                const std::uint8_t* inputs, Place&) {
     const TileLane at(lane);
     const Part part(quad);
     const bool is_second = at.pair() >= 2;

@@ -20,6 +20,8 @@ struct TensorQ8_0 : Q8_0 {
   // Which of a record's blocks it is.
   UNPACED_BOTH static int part_of(std::int32_t block, int) { return block % 2; }
 
+  static constexpr float kOfSums = 1;
+
   // What a lane needs of a quad's weights, of its two rows.
   struct Rows {
     std::uint32_t weights[2][kQuad];  // two F16 numbers
@@ -27,8 +29,9 @@ struct TensorQ8_0 : Q8_0 {
   };
 
   // `blocks` are those of rows group() and group() + 8, `inputs` the record that has the block's.
+  template <class Place>
   UNPACED_BOTH static Rows load(const std::uint8_t* const (&blocks)[2], int part, int lane,
-                                const std::uint8_t* inputs) {
+                                const std::uint8_t* inputs, Place&) {
     const TileLane at(lane);
     const auto of_inputs = load_aligned<TwoFloats>(inputs + Record::scale_at(2 * at.pair(), part));
     Rows rows;

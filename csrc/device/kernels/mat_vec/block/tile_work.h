@@ -195,7 +195,7 @@ class TileWork {
                                              slots[1] + block * Format::kBytes};
       const std::uint8_t* inputs = record_of(begin + block);
       const int part = Format::part_of(begin + block, quad_);
-      const auto rows = Format::load(blocks, part, lane_, inputs);
+      const auto rows = Format::load(blocks, part, lane_, inputs, place_);
       Format::add(rows, inputs, part, lane_, place_, sums[w]);
     }
   }
@@ -241,7 +241,7 @@ class TileWork {
       place_.await_written(round++ & 1);
       float totals[TileLane::kSums];
       UNPACED_UNROLL
-      for (int i = 0; i < TileLane::kSums; ++i) totals[i] = total_of(i);
+      for (int i = 0; i < TileLane::kSums; ++i) totals[i] = product(total_of(i), Format::kOfSums);
       place_.tell_read(lane_);
       UNPACED_UNROLL
       for (int i = 0; i < TileLane::kSums; ++i) {
