@@ -1,6 +1,6 @@
 """The queue's policy over random histories; the server's own Admission is what is played.
 
-UNPACED_TRACES: how many, 10 000 without it; of each seed one.
+UNPACED_TRACES: how many, 20 000 without it; of each seed one.
 """
 
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.scheduling.queue_trace import QueueTrace
 
-_N_TRACES: Final = int(os.environ.get("UNPACED_TRACES", "10000"))
+_N_TRACES: Final = int(os.environ.get("UNPACED_TRACES", "20000"))
 _N_PARTS: Final = 20
 
 

@@ -68,7 +68,7 @@ def assert_same_tokens(
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_each_sampler_alone_draws_llama_cpps_tokens(name: str) -> None:
     rng = np.random.default_rng(SAMPLERS.index(name))
-    for n_vocab, n_sequences, scale in ((33, 250, 2.0), (1024, 200, 4.0)):
+    for n_vocab, n_sequences, scale in ((33, 350, 2.0), (1024, 300, 4.0)):
         sequences = [
             sequence(rng, with_sampler(rng, off(), name), n_vocab, N_TOKENS)
             for _ in range(n_sequences)
@@ -80,7 +80,7 @@ def test_each_sampler_alone_draws_llama_cpps_tokens(name: str) -> None:
 def test_each_sampler_in_the_default_chain_draws_llama_cpps_tokens(name: str) -> None:
     rng = np.random.default_rng(100 + SAMPLERS.index(name))
     sequences = [
-        sequence(rng, with_sampler(rng, Params(), name), 1024, N_TOKENS) for _ in range(400)
+        sequence(rng, with_sampler(rng, Params(), name), 1024, N_TOKENS) for _ in range(650)
     ]
     assert_same_tokens(1024, 3.0, sequences)
 
