@@ -15,6 +15,11 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from engine_ext import cpu_library
+
+# A portable build has no backend before one is chosen: llama_cpp's code chooses none.
+cpu_library()
+
 
 def logits_of(
     context: object, n_vocab: int, prompt: list[int], n_chunk: int

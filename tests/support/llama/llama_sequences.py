@@ -17,6 +17,11 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from engine_ext import cpu_library
+
+# A portable build has no backend before one is chosen: llama_cpp's code chooses none.
+cpu_library()
+
 # What AMX takes, and what llama_model_quantize makes all of a model's matrices: llama_ftype.
 FILE_TYPES = {
     "F16": llama_cpp.LLAMA_FTYPE_MOSTLY_F16,
