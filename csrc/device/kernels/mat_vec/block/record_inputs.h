@@ -30,6 +30,22 @@ UNPACED_BOTH void load_values(const std::uint8_t* record, int block, int place,
   }
 }
 
+// The same of two threads only: `first`, which is even, and the next one.
+template <class Record>
+UNPACED_BOTH void load_two_threads(const std::uint8_t* record, int block, int place, int first,
+                                   std::uint32_t (&words)[2]) {
+  const std::uint8_t* from = record + Record::kBlockBytes * block;
+  if constexpr (std::is_same_v<Record, HalfRecord>) {
+    const auto two = load_aligned<TwoWords>(from + 16 * place + 4 * first);
+    words[0] = two.of[0];
+    words[1] = two.of[1];
+  } else {
+    const auto bytes = load_aligned<std::uint32_t>(from + 8 * place + 2 * first);
+    words[0] = halves_of_bytes<0>(bytes);
+    words[1] = halves_of_bytes<2>(bytes);
+  }
+}
+
 // Of a lane's two columns: the first block's scales, then the second one's.
 template <class Record>
 UNPACED_BOTH FourFloats scales_of(const std::uint8_t* record, int lane) {

@@ -1,8 +1,9 @@
 // Q6_K for tensor cores (tile.h).
 //
 // One of ggml's threads has four weights of each of two groups: half of what tensor cores sum. So
-// the lanes that bring the first four of eight values have those of the first group, and the others
-// those of the second one; a product is made for each group, of inputs that are zeros beside it.
+// of the eight values of a product the lanes bring four of one thread and four of another one, of
+// the same group; each thread's product is made of inputs that are zeros beside its own. A lane's
+// bytes have both groups, so it loads each once.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,11 @@ struct TensorQ6K : Q6K {
 
   static constexpr float kOfSums = 1;
 
-  // What a lane needs of a quad's weights, of its two rows.
+  // What a lane needs of a quad's weights, of its two rows: those of two threads.
+  static constexpr int kLaneThreads = kQuad / 2;
   struct Rows {
-    std::uint32_t weights[2][kQuad];     // two F16 numbers: 2^-24 of the weights, or 2^-20
+    // [group][thread][row]: two F16 numbers: 2^-24 of the weights, or 2^-20
+    std::uint32_t weights[2][kLaneThreads][2];
     float products[2][TileLane::kSums];  // a group's scale times its input's, times 2^24 or 2^20
     float scale[2];                      // of a row's block
   };
@@ -43,12 +46,7 @@ struct TensorQ6K : Q6K {
                                 const std::uint8_t* inputs, Place&) {
     const TileLane at(lane);
     const Part part(quad);
-    const bool is_second = at.pair() >= 2;
-    const int place = 16 * part.words + 2 * (at.pair() % 2);
-    // The second group's low bits are a byte's upper half, and stay where they are.
-    const std::uint32_t low_bits = is_second ? 0x00f000f0U : 0x000f000fU;
-    const std::uint32_t high_bits = is_second ? 0x03000300U : 0x00300030U;
-    const std::uint32_t minus_32 = is_second ? 0x82008200U : 0x80208020U;
+    const int place = 16 * part.words + 4 * first_thread(at) + 2 * (at.pair() % 2);
     Rows rows;
     float scales[2][2];
     UNPACED_UNROLL
@@ -56,13 +54,16 @@ struct TensorQ6K : Q6K {
       const std::uint8_t* low = blocks[r] + 64 * part.half + 32 * part.group + place;
       const std::uint8_t* high = blocks[r] + 128 + 32 * part.half + place;
       UNPACED_UNROLL
-      for (int t = 0; t < kQuad; ++t) {
+      for (int t = 0; t < kLaneThreads; ++t) {
         // Each byte of low bits has its high ones above it.
         const std::uint32_t both = chosen_bytes(load_aligned<std::uint16_t>(low + 4 * t),
                                                 load_aligned<std::uint16_t>(high + 4 * t), 0x5140);
-        const std::uint32_t weights =
-            (both & low_bits) | (both >> (4 + 2 * part.group) & high_bits);
-        rows.weights[r][t] = fused_halves(weights, 0x3c003c00U, minus_32);
+        const std::uint32_t shifted = both >> (4 + 2 * part.group);
+        // The second group's low bits are a byte's upper half, and stay where they are.
+        rows.weights[0][t][r] =
+            less_32((both & 0x000f000fU) | (shifted & 0x00300030U), 0x80208020U);
+        rows.weights[1][t][r] =
+            less_32((both & 0x00f000f0U) | (shifted & 0x03000300U), 0x82008200U);
       }
       const std::uint8_t* of_groups = blocks[r] + 192 + 8 * part.half + 2 * part.group + part.words;
       scales[r][0] = scaled(kBias + load_aligned<std::int8_t>(of_groups), factor_of(kTwoTo24));
@@ -86,17 +87,20 @@ struct TensorQ6K : Q6K {
                                Place& place, float (&sums)[kQuad][TileLane::kSums]) {
     const TileLane at(lane);
     const Part part(quad);
-    const int pair = 2 * part.words + at.pair() % 2;
-    std::uint32_t words[kQuad];
-    load_values<Record>(record_of(inputs, part, at.pair() / 2), part.group, 4 * at.group() + pair,
-                        words);
-    const std::uint32_t of_first = at.pair() < 2 ? 0xffffffffU : 0;
+    const int first = first_thread(at);
+    const int values_at = 4 * at.group() + 2 * part.words + at.pair() % 2;
+    std::uint32_t words[2][kLaneThreads];
+    UNPACED_UNROLL
+    for (int i = 0; i < 2; ++i)
+      load_two_threads<Record>(record_of(inputs, part, i), part.group, values_at, first, words[i]);
     UNPACED_UNROLL
     for (int t = 0; t < kQuad; ++t) {
-      const std::uint32_t weights[2] = {rows.weights[0][t], rows.weights[1][t]};
+      const bool is_mine = first == t / kLaneThreads * kLaneThreads;
       float dots[2][TileLane::kSums];
-      place.multiply(dots[0], weights, words[t] & of_first);
-      place.multiply(dots[1], weights, words[t] & ~of_first);
+      UNPACED_UNROLL
+      for (int i = 0; i < 2; ++i)
+        place.multiply(dots[i], rows.weights[i][t % kLaneThreads],
+                       is_mine ? words[i][t % kLaneThreads] : 0);
       UNPACED_UNROLL
       for (int i = 0; i < TileLane::kSums; ++i) {
         const float inner =
@@ -109,6 +113,12 @@ struct TensorQ6K : Q6K {
  private:
   static constexpr float kTwoTo24 = 16777216.0F;
   static constexpr float kTwoTo20 = 1048576.0F;
+
+  // The first of the two threads that a lane has.
+  UNPACED_BOTH static int first_thread(const TileLane& at) { return at.pair() / 2 * kLaneThreads; }
+  UNPACED_BOTH static std::uint32_t less_32(std::uint32_t halves, std::uint32_t minus_32) {
+    return fused_halves(halves, 0x3c003c00U, minus_32);
+  }
 
   // Of group i: groups lie 64 values apart.
   UNPACED_BOTH static const std::uint8_t* record_of(const std::uint8_t* inputs, const Part& part,
