@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "device/kernels/attention/head_work.h"
+#include "device/kernels/cluster_memory.cuh"
 #include "device/kernels/ggml_device.cuh"
 #include "device/kernels/head_attention.h"
 #include "device/kernels/launch.cuh"
@@ -28,47 +29,11 @@ struct ClusterParts {
   unsigned long long arrived;  // a barrier: completed by so many bytes
 };
 
-#if __CUDA_ARCH__ >= 900
-
-// Of this block's variable, or of the same one of the cluster's first block.
-__device__ __forceinline__ std::uint32_t shared_address(const void* own) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(own));
-}
-__device__ __forceinline__ std::uint32_t first_blocks(const void* own) {
-  std::uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(shared_address(own)));
-  return there;
-}
-
-__device__ __forceinline__ void begin_barrier(unsigned long long* barrier, int bytes) {
-  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void await_barrier(unsigned long long* barrier) {
-  std::uint32_t done = 0;
-  while (done == 0) {
-    asm volatile(
-        "{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0; "
-        "selp.u32 %0, 1, 0, p; }"
-        : "=r"(done)
-        : "r"(shared_address(barrier))
-        : "memory");
-  }
-}
-
-#endif
-
 // What the places of both kernels have in common.
 class WarpPlace {
  public:
   __device__ __forceinline__ int thread() const { return threadIdx.x; }
   __device__ __forceinline__ int part() const { return blockIdx.x; }
-  __device__ __forceinline__ int n_parts() const { return gridDim.x; }
-  __device__ __forceinline__ int shared_head() const { return blockIdx.z; }
-  __device__ __forceinline__ int head() const { return blockIdx.z * gridDim.y + blockIdx.y; }
 
   __device__ __forceinline__ void let_later_kernels_start(bool next_is_ours) const {
     unpaced::let_later_kernels_start(next_is_ours);
@@ -116,39 +81,35 @@ template <int kSize>
 class ClusterPlace : public WarpPlace {
  public:
   __device__ __forceinline__ ClusterPlace(Shared<kSize>& shared, ClusterParts<kSize>& parts)
-      : shared_(shared), parts_(parts) {
+      : ClusterPlace(shared, parts, blockIdx.z, gridDim.x) {}
+  // Of the cluster's first n_parts blocks; the others leave. And the query's head of K and V.
+  __device__ __forceinline__ ClusterPlace(Shared<kSize>& shared, ClusterParts<kSize>& parts,
+                                          int shared_head, int n_parts)
+      : shared_(shared), parts_(parts), shared_head_(shared_head), n_parts_(n_parts) {
     if (threadIdx.x == 0 && part() == 0) {
-      begin_barrier(&parts.arrived, n_parts() * (kSize * sizeof(float) + sizeof(PartTop)));
+      begin_byte_barrier(&parts.arrived, n_parts * (kSize * sizeof(float) + sizeof(PartTop)));
     }
-    __syncwarp();  // the cluster's barrier takes a warp's arrival for all its threads'
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    arrive_in_cluster();
   }
+  __device__ __forceinline__ int n_parts() const { return n_parts_; }
+  __device__ __forceinline__ int shared_head() const { return shared_head_; }
+  __device__ __forceinline__ int head() const { return shared_head_ * gridDim.y + blockIdx.y; }
 
   template <int>
   __device__ __forceinline__ Shared<kSize>& shared() const {
     return shared_;
   }
-  // It has begun, and its barrier.
-  __device__ __forceinline__ void await_first_part() const {
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-  }
+  __device__ __forceinline__ void await_first_part() const { await_cluster(); }
   __device__ __forceinline__ void leave_sum(int value, float sum) const {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
-                     first_blocks(parts_.sums + part() * kSize + value)),
-                 "r"(__float_as_uint(sum)), "r"(first_blocks(&parts_.arrived))
-                 : "memory");
+    send(address_in(0, parts_.sums + part() * kSize + value), sum, address_in(0, &parts_.arrived));
   }
   __device__ __forceinline__ void leave_top(const PartTop& top) const {
-    asm volatile(
-        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
-            first_blocks(parts_.tops + part())),
-        "r"(__float_as_uint(top.top)), "r"(__float_as_uint(top.total)),
-        "r"(first_blocks(&parts_.arrived))
-        : "memory");
+    send(address_in(0, parts_.tops + part()), make_float2(top.top, top.total),
+         address_in(0, &parts_.arrived));
   }
   __device__ __forceinline__ bool is_last_part() const {
     if (part() != 0) return false;
-    await_barrier(&parts_.arrived);
+    await_bytes(&parts_.arrived);
     return true;
   }
   __device__ __forceinline__ PartsPlace parts_left() const { return {parts_.sums, parts_.tops}; }
@@ -156,6 +117,8 @@ class ClusterPlace : public WarpPlace {
  private:
   Shared<kSize>& shared_;
   ClusterParts<kSize>& parts_;
+  const int shared_head_;
+  const int n_parts_;
 };
 
 #endif
@@ -267,12 +230,9 @@ __device__ __forceinline__ HeadAttention query_of(const HeadAttention& all, int 
   return one;
 }
 
-// Block (part, query that shares K and V, K and V of each row's query).
-template <int kSize, bool kCapped>
-__global__ void __launch_bounds__(kThreads, blocks_at_once(kSize))
-    attend_rows(const __grid_constant__ HeadAttention all) {
-  __shared__ Shared<kSize> shared;
-  __shared__ bool is_last;
+// The same of block (part, query that shares K and V, K and V of each row's query).
+template <int kSize, bool kCapped, class MakePlace>
+__device__ __forceinline__ void attend_own_row(const HeadAttention& all, MakePlace make_place) {
   const int n_shared_heads = all.n_heads / gridDim.y;
   const HeadAttention task = query_of(all, blockIdx.z / n_shared_heads);
   const int n_parts = parts_with_cells(task);
@@ -280,8 +240,30 @@ __global__ void __launch_bounds__(kThreads, blocks_at_once(kSize))
     let_later_kernels_start(task.next_is_ours);
     return await_earlier_kernels();
   }
-  CountedPlace<kSize> place(shared, is_last, task, blockIdx.z % n_shared_heads, n_parts);
-  HeadWork<kSize, kCapped, CountedPlace<kSize>>(task, place).run();
+  auto place = make_place(task, blockIdx.z % n_shared_heads, n_parts);
+  HeadWork<kSize, kCapped, decltype(place)>(task, place).run();
+}
+
+template <int kSize, bool kCapped>
+__global__ void __launch_bounds__(kThreads, blocks_at_once(kSize))
+    attend_rows_in_clusters(const __grid_constant__ HeadAttention all) {
+#if __CUDA_ARCH__ >= 900
+  __shared__ Shared<kSize> shared;
+  __shared__ ClusterParts<kSize> parts;
+  attend_own_row<kSize, kCapped>(all, [&](const HeadAttention&, int shared_head, int n_parts) {
+    return ClusterPlace<kSize>(shared, parts, shared_head, n_parts);
+  });
+#endif
+}
+
+template <int kSize, bool kCapped>
+__global__ void __launch_bounds__(kThreads, blocks_at_once(kSize))
+    attend_rows(const __grid_constant__ HeadAttention all) {
+  __shared__ Shared<kSize> shared;
+  __shared__ bool is_last;
+  attend_own_row<kSize, kCapped>(all, [&](const HeadAttention& task, int shared_head, int n_parts) {
+    return CountedPlace<kSize>(shared, is_last, task, shared_head, n_parts);
+  });
 }
 
 template <int kSize, bool kCapped>
@@ -290,14 +272,16 @@ void launch_size(const HeadAttention& task, const Card& card, cudaStream_t strea
   const auto n_sharing = static_cast<unsigned>(task.n_sharing);
   LaunchShape shape{.grid = dim3(n_parts, n_sharing, task.n_heads / n_sharing * task.n_rows),
                     .block = dim3(kThreads)};
-  if (task.n_rows > 1) return launch(attend_rows<kSize, kCapped>, shape, card, stream, task);
-  const auto in_clusters = attend_in_clusters<kSize, kCapped>;
+  const bool of_rows = task.n_rows > 1;
+  const auto in_clusters =
+      of_rows ? attend_rows_in_clusters<kSize, kCapped> : attend_in_clusters<kSize, kCapped>;
   const bool has_clusters = card.compute >= 90 && can_start_early(in_clusters);
   if (has_clusters && n_parts > 1 && n_parts <= kClusterMost) {
     shape.cluster = n_parts;
     launch(in_clusters, shape, card, stream, task);
   } else {
-    launch(attend<kSize, kCapped>, shape, card, stream, task);
+    launch(of_rows ? attend_rows<kSize, kCapped> : attend<kSize, kCapped>, shape, card, stream,
+           task);
   }
 }
 

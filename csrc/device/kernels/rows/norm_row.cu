@@ -3,6 +3,7 @@
 #include "device/kernels/launch.cuh"
 #include "device/kernels/rows/norm_row.h"
 #include "device/kernels/rows/rounding.cuh"
+#include "device/kernels/rows/row_team.cuh"
 
 namespace unpaced {
 namespace {
@@ -10,15 +11,19 @@ namespace {
 constexpr int kFewThreads = 256;
 constexpr int kManyThreads = 1024;
 constexpr int kFewValues = 1024;  // below: fewer threads
+// A multiprocessor by itself takes as long for what a row's threads issue as for what they wait
+// for. How many share a row was measured (docs/bench/device-kernels.md).
+constexpr int kBlocksOfOne = 4;
+constexpr int kBlocksOfSeveral = 8;  // a row, where there are several
 constexpr int kPerThreadMax = kNormRowMax / kManyThreads;
 
 // Thread t has the values t, t + kThreads, …: a warp has 32 that follow one another, which are a
 // block of q8.
-template <int kThreads, int kPerThread>
+template <class Team, int kPerThread>
 struct RowValues {
   float at[kPerThread];
 
-  __device__ static int column(int k) { return static_cast<int>(threadIdx.x) + k * kThreads; }
+  __device__ static int column(int k) { return Team::thread() + k * Team::kThreads; }
 
   __device__ void load(const float* from, int n) {
 #pragma unroll
@@ -69,17 +74,16 @@ struct RowValues {
 };
 
 // `x` becomes its norm times the weights, plus a row.
-template <int kThreads, int kPerThread>
-__device__ void take_norm(RowValues<kThreads, kPerThread>& x,
-                          const RowValues<kThreads, kPerThread>& weight, const float* added,
-                          int n_values, float epsilon, float* shared) {
+template <class Team, int kPerThread>
+__device__ void take_norm(RowValues<Team, kPerThread>& x, const RowValues<Team, kPerThread>& weight,
+                          const float* added, int n_values, float epsilon, Team& team) {
   float tmp = 0.0f;
 #pragma unroll
   for (int k = 0; k < kPerThread; ++k) {
     const float xi = x.at[k];
     if (x.column(k) < n_values) tmp += xi * xi;
   }
-  tmp = block_reduce<block_reduce_method::SUM, kThreads>(tmp, shared);
+  tmp = team.sum(tmp);
   const float mean = tmp / n_values;
   const float scale = rsqrtf(mean + epsilon);
 #pragma unroll
@@ -95,9 +99,10 @@ __device__ void take_norm(RowValues<kThreads, kPerThread>& x,
 
 // Also the zeros behind the row's end: whole warps, as what is written is a multiple of 32, and no
 // more of them than the threads have values, which are a multiple of the padding.
-template <int kThreads, int kPerThread>
-__device__ void round_row(const RowValues<kThreads, kPerThread>& x, int n_values, Q8Block* rounded,
+template <class Team, int kPerThread>
+__device__ void round_row(const RowValues<Team, kPerThread>& x, int n_values, Q8Block* rounded,
                           const RecordColumn& column) {
+  constexpr int kThreads = Team::kThreads;
   static_assert(kThreads * kPerThread % kQ8RowPadding == 0);
   constexpr int kAtOnce = kPerThread < 4 ? kPerThread : 4;
   const int n_rounded = n_with_padding(n_values);
@@ -121,11 +126,12 @@ __device__ NormRow row_at(NormRow rows, std::int64_t i) {
   return rows;
 }
 
-template <int kThreads, int kPerThread, bool kSums>
-__global__ void __launch_bounds__(kThreads) norm_row(const NormRow rows) {
-  using Values = RowValues<kThreads, kPerThread>;
-  __shared__ float sums[2][32];
-  const NormRow row = row_at(rows, blockIdx.x);
+template <class Team, int kPerThread, bool kSums>
+__global__ void __launch_bounds__(Team::kBlockThreads) norm_row(const NormRow rows) {
+  using Values = RowValues<Team, kPerThread>;
+  __shared__ typename Team::Shared shared;
+  Team team(shared);
+  const NormRow row = row_at(rows, Team::row());
   let_later_kernels_start(row.next_is_ours);
   const int n = row.n_values;
   Values first_weight;
@@ -138,21 +144,33 @@ __global__ void __launch_bounds__(kThreads) norm_row(const NormRow rows) {
   if constexpr (kSums) {
     x.load_sum(row.sum, n);
     const Values sum = x;
-    take_norm(x, first_weight, row.first.added, n, row.first.epsilon, sums[0]);
+    take_norm(x, first_weight, row.first.added, n, row.first.epsilon, team);
     // All threads have met since they read.
     sum.store(row.sum.out, n);
   } else {
     x.load(row.first.input, n);
-    take_norm(x, first_weight, row.first.added, n, row.first.epsilon, sums[0]);
+    take_norm(x, first_weight, row.first.added, n, row.first.epsilon, team);
   }
   if (row.first.out != nullptr) x.store(row.first.out, n);
   if (has_second) {
-    take_norm(x, second_weight, row.second.added, n, row.second.epsilon, sums[1]);
+    take_norm(x, second_weight, row.second.added, n, row.second.epsilon, team);
     if (row.second.out != nullptr) x.store(row.second.out, n);
   }
   if (row.rounded != nullptr)
-    round_row(x, n, row.rounded, {row.records, static_cast<int>(blockIdx.x), has_byte_records(n)});
+    round_row(x, n, row.rounded, {row.records, Team::row(), has_byte_records(n)});
   end_writes(row.next_is_ours);
+}
+
+template <class Team, int kPerThread>
+void enqueue_team(const NormRow& row, const Card& card, CUstream_st* stream) {
+  const auto n_blocks = static_cast<unsigned>(row.n_rows * Team::kBlocks);
+  const LaunchShape shape{.grid = dim3(n_blocks),
+                          .block = dim3(Team::kBlockThreads),
+                          .cluster = Team::kBlocks > 1 ? Team::kBlocks : 0U};
+  if (row.sum.experts != nullptr)
+    launch(norm_row<Team, kPerThread, true>, shape, card, stream, row);
+  else
+    launch(norm_row<Team, kPerThread, false>, shape, card, stream, row);
 }
 
 template <int kThreads, int kPerThread>
@@ -161,12 +179,17 @@ void enqueue(const NormRow& row, const Card& card, CUstream_st* stream) {
     throw std::runtime_error(why_no_norm_row(row.n_values));
   } else if (row.n_values > kThreads * kPerThread) {
     enqueue<kThreads, kPerThread * 2>(row, card, stream);
-  } else {
-    const LaunchShape shape{dim3(static_cast<unsigned>(row.n_rows)), dim3(kThreads), 0};
-    if (row.sum.experts != nullptr)
-      launch(norm_row<kThreads, kPerThread, true>, shape, card, stream, row);
+  } else if constexpr (kThreads == kManyThreads) {
+    using One = ClusterTeam<kThreads, kBlocksOfOne>;
+    using Several = ClusterTeam<kThreads, kBlocksOfSeveral>;
+    if (card.compute < 90 || !can_start_early(norm_row<One, kPerThread, false>))
+      enqueue_team<BlockTeam<kThreads>, kPerThread>(row, card, stream);
+    else if (row.n_rows == 1)
+      enqueue_team<One, kPerThread>(row, card, stream);
     else
-      launch(norm_row<kThreads, kPerThread, false>, shape, card, stream, row);
+      enqueue_team<Several, kPerThread>(row, card, stream);
+  } else {
+    enqueue_team<BlockTeam<kThreads>, kPerThread>(row, card, stream);
   }
 }
 

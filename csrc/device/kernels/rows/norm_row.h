@@ -47,7 +47,7 @@ struct NormRow {
   std::uint8_t* records = nullptr;  // the same rows as columns of these (tensor_records.h)
 };
 
-// One block of threads has the row in registers.
+// A row is in the registers of its threads, of a block or of a cluster of blocks.
 inline constexpr std::int32_t kNormRowMax = 16384;
 
 // Why there is no kernel for rows of so many values, as a sentence; empty: there is.
