@@ -9,10 +9,12 @@ import gc
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -99,21 +101,40 @@ def _parent() -> _Parent:
 
 
 def fork_as_asked(asker: socket.socket) -> None:
-    """A message asks for a process or for the status of one, and is answered by one."""
+    """A message asks for a process or for the status of one, and is answered by one.
+
+    Those that still run are ended with the asker, which may have been killed: a server that nobody
+    asks any more would keep its port from the next run's.
+    """
+    running: set[int] = set()
     while True:
         message, files, _, _ = socket.recv_fds(asker, 1 << 20, 1)
         if not message:
-            return
+            return _end(running)
         asked = json.loads(message)
         if "pid" in asked:
             pid, status = os.waitpid(asked["pid"], os.WNOHANG)
             answer = None if pid == 0 else os.waitstatus_to_exitcode(status)
+            running.discard(pid)
         else:
             answer = os.fork()
             if answer == 0:
                 become(asked["command"], asked["env"], asked["folder"], files[0])
+            running.add(answer)
             os.close(files[0])
         asker.send(json.dumps(answer).encode())
+
+
+def _end(running: set[int]) -> None:
+    """SIGTERM, so that supervisors end their servers, too; after ten seconds SIGKILL."""
+    for pid in running:
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 10
+    while running and time.monotonic() < deadline:
+        running -= {pid for pid in running if os.waitpid(pid, os.WNOHANG)[0] != 0}
+        time.sleep(0.05)
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
 
 
 def become(command: list[str], env: dict[str, str], folder: str, output: int) -> NoReturn:
