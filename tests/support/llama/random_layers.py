@@ -29,8 +29,16 @@ class Tensors:
         return numbers / np.float32(np.sqrt(shape[-1]))
 
     def matrix(self, name: str, *shape: int) -> None:
-        """One matrix of Q8_0 or, with three numbers in `shape`, several."""
-        self.q8_0(name, gguf.quants.quantize(self.random(*shape), gguf.GGMLQuantizationType.Q8_0))
+        """One matrix of Q8_0 or, with three numbers in `shape`, several.
+
+        Several have the same rows, each of them in an order of its own: making a mixture's numbers
+        would take most of its tests' time.
+        """
+        kind = gguf.GGMLQuantizationType.Q8_0
+        blocks = gguf.quants.quantize(self.random(*shape[-2:]), kind)
+        if len(shape) == 3:
+            blocks = np.stack([np.roll(blocks, 7 * i, axis=0) for i in range(shape[0])])
+        self.q8_0(name, blocks)
 
     def q8_0(self, name: str, blocks: NDArray[np.uint8]) -> None:
         kind = gguf.GGMLQuantizationType.Q8_0
