@@ -44,7 +44,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help serve build dist test test-begin test-clients test-deploy soak lint lint-python lint-cpp format lock page-libraries clean cpp-tests run-cpp-tests FORCE
+.PHONY: help serve build dist test test-begin test-clients test-deploy test-wheel soak lint lint-python lint-cpp format lock page-libraries clean cpp-tests run-cpp-tests FORCE
 
 help:  ## This list
 	@echo "Unpaced: make COMMAND [PYTHON=python3.12] [PROFILE=auto]"
@@ -88,6 +88,10 @@ CPP_FILES = $(sort $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name
 test-deploy: $(STAMPS)/dev $(STAMPS)/deploy  ## Docker Compose, kubectl, Helm's library and Kubernetes' schemas read the files of deploy/
 	@echo "files of deploy/"
 	@$(PY) -m pytest tests/unit/deploy $(PYTEST_ARGS)
+
+test-wheel: $(STAMPS)/dev  ## A wheel for any processor, as users and the image have it: built, installed by itself, asked
+	@echo "wheel"
+	@$(PY) -m pytest -m packaging tests/e2e/installed/test_wheel.py $(PYTEST_ARGS)
 
 soak: $(STAMPS)/dev  ## Requests that come and are cut by chance at the edge of memory: is something lost or left? MINUTES=60
 	@echo "arrivals, for $(MINUTES) min"
