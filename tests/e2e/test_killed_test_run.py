@@ -24,7 +24,7 @@ with running(["unpaced", "serve", "--port", str(port)], {}, port, log, ForkedPro
 
 
 def test_servers_of_a_killed_run_end(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", RUN, str(free_port()), tmp_path / "log"]
+    command = [sys.executable, "-c", RUN, str(free_port()), str(tmp_path / "log")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
         ended = os.pidfd_open(int(run.stdout.readline()))
