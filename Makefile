@@ -91,7 +91,7 @@ test-deploy: $(STAMPS)/dev $(STAMPS)/deploy  ## Docker Compose, kubectl, Helm's 
 
 test-wheel: $(STAMPS)/dev  ## A wheel for any processor, as users and the image have it: built, installed by itself, asked
 	@echo "wheel"
-	@$(PY) -m pytest -m packaging tests/e2e/installed/test_wheel.py $(PYTEST_ARGS)
+	@$(PY) -m pytest -s -m packaging tests/e2e/installed/test_wheel.py $(PYTEST_ARGS)  # -s: it says how far it is
 
 soak: $(STAMPS)/dev  ## Requests that come and are cut by chance at the edge of memory: is something lost or left? MINUTES=60
 	@echo "arrivals, for $(MINUTES) min"
