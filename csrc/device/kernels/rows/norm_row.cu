@@ -167,10 +167,11 @@ void enqueue_team(const NormRow& row, const Card& card, CUstream_st* stream) {
   const LaunchShape shape{.grid = dim3(n_blocks),
                           .block = dim3(Team::kBlockThreads),
                           .cluster = Team::kBlocks > 1 ? Team::kBlocks : 0U};
-  if (row.sum.experts != nullptr)
-    launch(norm_row<Team, kPerThread, true>, shape, card, stream, row);
-  else
-    launch(norm_row<Team, kPerThread, false>, shape, card, stream, row);
+  if constexpr (Team::kBlocks != kBlocksOfSeveral) {  // a sum is of one row
+    if (row.sum.experts != nullptr)
+      return launch(norm_row<Team, kPerThread, true>, shape, card, stream, row);
+  }
+  launch(norm_row<Team, kPerThread, false>, shape, card, stream, row);
 }
 
 template <int kThreads, int kPerThread>
