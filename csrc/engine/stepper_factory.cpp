@@ -64,7 +64,7 @@ void set_lanes(const Model& model, const EngineConfig& config, DecodeLoopReport&
   report.n_lanes = std::min({config.n_lanes, config.n_slots, kMaxLanes});
   report.lanes_why = "";
   // Of more rows no kernel of ours has the bits that each has alone.
-  if (config.deterministic) report.n_lanes = std::min(report.n_lanes, kStepTokens);
+  if (config.deterministic) report.n_lanes = std::min(report.n_lanes, kRowsAsAlone);
   if (report.n_lanes == 1 || model.n_vocab() % 4 == 0) return;
   report.n_lanes = 1;
   report.lanes_why = "the rows of logits are not aligned";

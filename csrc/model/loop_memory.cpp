@@ -17,6 +17,13 @@ constexpr std::size_t kHostBytes = 48UL << 20U;
 constexpr std::size_t kPromptBytes = 16UL << 20U;
 // Tables of sequence breakers, biases and probabilities, which each lane has.
 constexpr std::size_t kLaneBytes = 4UL << 20U;
+// What a layer leaves of a row for its products, rounded: norms, attention's and the feed-forward's
+// row, which are three embeddings and one of up to four times as many values. Of each 1.1 bytes and
+// 2.6 of a tensor record.
+constexpr std::size_t kRoundedBytes = 27;
+// A head's cells are divided among so many blocks at most, each of which leaves an F32 sum.
+constexpr std::size_t kAttentionPartsMost = 64;
+constexpr std::int32_t kAttentionPartCells = 128;
 // The sampler's scratch memory for a token of the vocabulary, and as much on the host.
 constexpr std::size_t kBytesPerToken = 64;
 
@@ -37,6 +44,16 @@ std::size_t n_graphs(const LoopShape& shape) noexcept {
   return n_steps + std::min(n_windows(shape, n_cells) * kLengths, kMaxPromptGraphs);
 }
 
+// Where kernels of ours keep what goes from one to another.
+std::size_t n_phase_bytes(const LoopShape& shape) noexcept {
+  const std::size_t n_values =
+      static_cast<std::size_t>(shape.n_own_rows) * static_cast<std::size_t>(shape.n_embd);
+  const auto n_parts = static_cast<std::size_t>(shape.n_cells / kAttentionPartCells);
+  const std::size_t n_part_bytes =
+      shape.rows_as_alone ? std::min(n_parts, kAttentionPartsMost) * sizeof(float) : 0;
+  return n_values * (static_cast<std::size_t>(shape.n_layer) * kRoundedBytes + n_part_bytes);
+}
+
 }  // namespace
 
 LoopMemory loop_memory(const LoopShape& shape) noexcept {
@@ -50,7 +67,7 @@ LoopMemory loop_memory(const LoopShape& shape) noexcept {
   const bool copies = shape.n_lanes > 1 && shape.n_streams == 1;
   const std::size_t n_copied = copies ? static_cast<std::size_t>(shape.n_cells) : 0;
   return {.device = kDeviceBytes + n_layers * kDeviceBytesPerLayer + n_row_bytes + n_prompt_bytes +
-                    n_copied * shape.cell_copy_bytes,
+                    n_copied * shape.cell_copy_bytes + n_phase_bytes(shape),
           .host = kHostBytes + n_layers * kHostBytesPerLayer + n_row_bytes};
 }
 

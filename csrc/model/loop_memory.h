@@ -18,6 +18,9 @@ inline constexpr std::int32_t kMaxPromptCells = 8192;
 // Every number of tokens in each of some windows; then the oldest makes room.
 inline constexpr std::size_t kMaxPromptGraphs = 28;
 
+// Rows that kernels of ours take in the order of ggml's for so many.
+inline constexpr std::int32_t kMaxOwnRows = 8;
+
 struct LoopShape {
   std::int32_t n_layer = 0;
   std::int32_t n_vocab = 0;
@@ -25,6 +28,11 @@ struct LoopShape {
   std::int32_t n_streams = 1;
   std::int32_t n_lanes = 1;  // sequences that decode together
   bool has_prompts = false;  // short prompts have graphs of their own
+  // Rows of a step whose phases are computed by kernels of ours, of so many values; and whether
+  // attention is among these for more than one.
+  std::int32_t n_own_rows = 0;
+  std::int32_t n_embd = 0;
+  bool rows_as_alone = false;
   // A cell of one layer in F16, K and V: where attention of several tokens copies a quantised
   // cache's window first. 0: it does not.
   std::size_t cell_copy_bytes = 0;

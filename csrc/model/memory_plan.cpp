@@ -74,13 +74,20 @@ void add_loop(MemoryPlan& plan, const EngineConfig& config, const llama_model* m
   MemoryUse* device = device_of_loop(plan, config);
   if (device == nullptr) return;
   const std::int32_t n_streams = config.kv_unified ? 1 : config.n_slots;
+  const std::int32_t n_lanes = std::min(config.n_lanes, config.n_slots);
+  const bool has_own = config.kernels != static_cast<std::int32_t>(StepKernels::kGgml);
+  // More are ggml's.
+  const std::int32_t n_own_rows = config.deterministic ? n_lanes : std::min(n_lanes, kMaxOwnRows);
   const LoopMemory loop =
       loop_memory({.n_layer = plan.n_layer,
                    .n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model)),
                    .n_cells = static_cast<std::int32_t>(plan.n_ctx) / std::max(1, n_streams),
                    .n_streams = n_streams,
-                   .n_lanes = std::min(config.n_lanes, config.n_slots),
-                   .has_prompts = config.kernels != static_cast<std::int32_t>(StepKernels::kGgml),
+                   .n_lanes = n_lanes,
+                   .has_prompts = has_own,
+                   .n_own_rows = has_own ? n_own_rows : 0,
+                   .n_embd = llama_model_n_embd(model),
+                   .rows_as_alone = config.deterministic,
                    .cell_copy_bytes = cell_copy_bytes(model, config)});
   device->loop_bytes = loop.device;
   for (MemoryUse& use : plan.uses) {

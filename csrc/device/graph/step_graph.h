@@ -21,8 +21,7 @@ class StepGraph {
  public:
   // The graph's nodes in the order in which they are computed. They outlive this.
   explicit StepGraph(std::vector<const ggml_tensor*> nodes);
-  // Of several rows: each is to have the bits that it would have alone, not those of ggml's kernels
-  // for so many.
+  // Each of several rows is to have the bits of ggml's kernels for one, not for so many.
   void have_rows_as_alone() noexcept { rows_as_alone_ = true; }
   [[nodiscard]] bool has_rows_as_alone() const noexcept { return rows_as_alone_; }
 

@@ -12,15 +12,6 @@ bool is_row(const ggml_tensor* tensor) {
   return is_contiguous_f32(tensor) && ggml_nrows(tensor) == 1;
 }
 
-// Of so many tokens as kernels of ours take at once.
-bool are_few_rows(const ggml_tensor* tensor) {
-  return tensor->ne[1] <= kStepTokens && tensor->ne[2] == 1 && tensor->ne[3] == 1;
-}
-
-bool are_rows(const ggml_tensor* tensor) {
-  return is_contiguous_f32(tensor) && are_few_rows(tensor);
-}
-
 bool is_unshared(const StepGraph& graph, const ggml_tensor* tensor) {
   return graph.readers(tensor).size() == 1 && (tensor->flags & GGML_TENSOR_FLAG_OUTPUT) == 0;
 }
@@ -33,7 +24,8 @@ const ggml_tensor* other_source(const ggml_tensor* node, const ggml_tensor* one)
 
 class PartFinder {
  public:
-  explicit PartFinder(const StepGraph& graph) : graph_(graph) {}
+  explicit PartFinder(const StepGraph& graph)
+      : graph_(graph), n_rows_most_(graph.has_rows_as_alone() ? kRowsAsAlone : kStepTokens) {}
 
   std::vector<StepPart> find() {
     std::vector<StepPart> parts;
@@ -57,7 +49,16 @@ class PartFinder {
     return {{i, i + 1}, OtherPart{why_unknown(graph_.node(i))}};
   }
 
-  static std::string why_unknown(const ggml_tensor* node) {
+  // Of so many tokens as kernels of ours take.
+  bool are_few_rows(const ggml_tensor* tensor) const {
+    return tensor->ne[1] <= n_rows_most_ && tensor->ne[2] == 1 && tensor->ne[3] == 1;
+  }
+
+  bool are_rows(const ggml_tensor* tensor) const {
+    return is_contiguous_f32(tensor) && are_few_rows(tensor);
+  }
+
+  std::string why_unknown(const ggml_tensor* node) const {
     if (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID) {
       if (!is_weight(node->src[0])) return "a product with what is no weight";
       if (node->op == GGML_OP_MUL_MAT_ID) return "experts of several tokens";
@@ -151,7 +152,7 @@ class PartFinder {
     if (node->op != GGML_OP_RMS_NORM || product == nullptr) return false;
     const ggml_tensor* weight = other_source(product, node);
     return product->src[0] == node && is_weight(weight) && is_row(weight) &&
-           weight->ne[0] == node->ne[0] && node->ne[2] <= kStepTokens;
+           weight->ne[0] == node->ne[0] && node->ne[2] <= n_rows_most_;
   }
 
   Found rope(std::int32_t i) const {
@@ -164,7 +165,7 @@ class PartFinder {
       at = i + 2;
     }
     const ggml_tensor* node = graph_.node(at);
-    if (node->op != GGML_OP_ROPE || node->ne[2] > kStepTokens || node->ne[3] != 1) return {};
+    if (node->op != GGML_OP_ROPE || node->ne[2] > n_rows_most_ || node->ne[3] != 1) return {};
     part.input = part.norm != nullptr ? part.norm->src[0] : node->src[0];
     part.rope = part.out = node;
     if (const ggml_tensor* scale = scale_after(at)) {
@@ -301,7 +302,7 @@ class PartFinder {
   }
 
   // V may be a part of what Q, K and V are made in.
-  static bool are_cache_rows(const ggml_tensor* rows) {
+  bool are_cache_rows(const ggml_tensor* rows) const {
     return rows->type == GGML_TYPE_F32 && rows->nb[0] == sizeof(float) && are_few_rows(rows);
   }
 
@@ -323,6 +324,7 @@ class PartFinder {
   }
 
   const StepGraph& graph_;
+  const std::int32_t n_rows_most_;
 };
 
 }  // namespace

@@ -11,11 +11,14 @@
 
 #include "device/graph/expert_choice.h"
 #include "device/graph/step_graph.h"
+#include "model/loop_memory.h"
 
 namespace unpaced {
 
-// What parts have at most.
-inline constexpr std::int32_t kStepTokens = 8;
+// Rows that parts have at most: in the order of ggml's kernels for so many of them, and each in the
+// order of those for one (StepGraph::has_rows_as_alone()).
+inline constexpr std::int32_t kStepTokens = kMaxOwnRows;
+inline constexpr std::int32_t kRowsAsAlone = 32;
 inline constexpr std::int32_t kSummedExperts = 15;  // as ggml's kernel
 
 // weight * x / rms(x) of each token's row, plus another row: before and after attention and

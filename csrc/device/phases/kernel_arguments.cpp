@@ -282,7 +282,7 @@ std::string why_no_arguments(const AttentionPart& part) {
       return std::string("attention over a cache of ") + ggml_type_name(cached->type);
     }
   }
-  if (query->type != GGML_TYPE_F32 || query->ne[1] != 1 || query->ne[3] > kStepTokens) {
+  if (query->type != GGML_TYPE_F32 || query->ne[1] != 1 || query->ne[3] > kRowsAsAlone) {
     return "attention of several queries";
   }
   if (mask == nullptr || mask->type != GGML_TYPE_F16 || mask->ne[2] != 1 ||

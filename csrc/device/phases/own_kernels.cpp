@@ -1,5 +1,6 @@
 #include "device/phases/own_kernels.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -59,6 +60,8 @@ std::string OwnKernels::why_not(MatVec mat_vec, const ggml_tensor* weights) cons
   } else {
     mat_vec.input = &kFloat;
   }
+  // More columns have more launches.
+  mat_vec.n_columns = std::min(mat_vec.n_columns, kMatVecColumns);
   if (std::string why = why_no_mat_vec(mat_vec, card_); !why.empty()) return why;
   // Read twice, weights cost as much as ggml's kernel from seven columns on.
   // What is to have a column's own bits has no other kernel.

@@ -1,7 +1,10 @@
 #include "device/phases/phase_launcher.h"
 
+#include <algorithm>
+
 #include "device/kernels/experts/expert_choice.h"
 #include "device/kernels/rows/norm_row.h"
+#include "device/kernels/rows/record_columns.h"
 #include "device/phases/kernel_arguments.h"
 
 namespace unpaced {
@@ -88,8 +91,7 @@ void PhaseLauncher::enqueue(const RoundLaunch& launch, const Place& place) const
                        card_, place.stream);
 }
 
-void PhaseLauncher::complete(MatVec& mat_vec, const ProductPart& part) const {
-  mat_vec.variant = choices_.of(mat_vec);
+void PhaseLauncher::enqueue(MatVec mat_vec, const ProductPart& part, const Place& place) const {
   if (takes_rounded(part.weights)) {
     mat_vec.input_q8 = places_.rounded(part.input);
     mat_vec.input_records = places_.records(part.input);
@@ -98,27 +100,30 @@ void PhaseLauncher::complete(MatVec& mat_vec, const ProductPart& part) const {
     mat_vec.input = places_.floats(part.input);
     mat_vec.input_stride = part.input->ne[0];
   }
+  mat_vec.experts_are_known = place.experts_are_known;
+  const std::int32_t n = mat_vec.n_columns;
+  for (std::int32_t first = 0; first < n; first += kMatVecColumns) {
+    MatVec columns = columns_of(mat_vec, first, std::min(kMatVecColumns, n - first));
+    columns.variant = choices_.of(columns);
+    columns.next_is_ours = place.next_is_ours || first + kMatVecColumns < n;
+    enqueue_mat_vec(columns, card_, place.stream);
+  }
 }
 
 void PhaseLauncher::enqueue(const ProductLaunch& launch, const Place& place) const {
   MatVec mat_vec = mat_vec_of(launch.parts);
-  complete(mat_vec, launch.parts.front());
   for (std::size_t i = 0; i < launch.parts.size(); ++i) {
     const ProductPart& part = launch.parts[i];
     mat_vec.matrices[i].out = places_.floats(part.out);
     if (part.added != nullptr) mat_vec.matrices[i].added = places_.floats(part.added);
   }
-  mat_vec.next_is_ours = place.next_is_ours;
-  mat_vec.experts_are_known = place.experts_are_known;
-  enqueue_mat_vec(mat_vec, card_, place.stream);
+  enqueue(mat_vec, launch.parts.front(), place);
 }
 
 void PhaseLauncher::enqueue(const GatedLaunch& launch, const Place& place) const {
   MatVec mat_vec = mat_vec_of(launch.part);
-  complete(mat_vec, launch.part.up);
   mat_vec.matrices[1].out = places_.floats(launch.part.out);
-  mat_vec.next_is_ours = place.next_is_ours;
-  enqueue_mat_vec(mat_vec, card_, place.stream);
+  enqueue(mat_vec, launch.part.up, place);
 }
 
 void PhaseLauncher::enqueue(const ActivationLaunch& launch, const Place& place) const {

@@ -38,8 +38,9 @@ class PhaseLauncher {
   void enqueue(const ActivationLaunch& launch, const Place& place) const;
   void enqueue(const RopeLaunch& launch, const Place& place) const;
   void enqueue(const AttentionLaunch& launch, const Place& place) const;
-  // With the input and the build that was chosen.
-  void complete(MatVec& mat_vec, const ProductPart& part) const;
+  // In as many launches as columns take, each by the build that was chosen. part: whose input it
+  // is.
+  void enqueue(MatVec mat_vec, const ProductPart& part, const Place& place) const;
 
   const ValuePlaces& places_;
   const MatVecChoices& choices_;

@@ -13,10 +13,8 @@ std::size_t rounded_bytes(const ggml_tensor* rows) {
   return static_cast<std::size_t>(q8_blocks(rows->ne[0]) * ggml_nrows(rows)) * sizeof(Q8Block);
 }
 
-// Fewer columns have quicker kernels.
 bool has_records(const ggml_tensor* rows) {
-  return ggml_nrows(rows) > 4 && ggml_nrows(rows) <= kRecordColumns &&
-         rows->ne[0] <= kRecordValuesMost;
+  return ggml_nrows(rows) >= kRecordColumnsLeast && rows->ne[0] <= kRecordValuesMost;
 }
 
 // What is read as records.
@@ -82,7 +80,8 @@ void ValuePlaces::add_rounded(const PhaseLaunch& launch,
   if (rows == nullptr || rounded_.contains(origin(rows))) return;
   rounded_[origin(rows)] = take(rounded_bytes(rows));
   if (recorded.contains(origin(rows)))
-    records_[origin(rows)] = take(static_cast<std::size_t>(record_bytes(rows->ne[0])));
+    records_[origin(rows)] =
+        take(static_cast<std::size_t>(records_bytes(rows->ne[0], ggml_nrows(rows))));
 }
 
 void ValuePlaces::add_phase(const StepGraph& graph, const StepPhase& phase) {

@@ -42,7 +42,7 @@ class ValuePlaces {
     return reinterpret_cast<std::uint32_t*>(scratch_);
   }
   static constexpr std::size_t kArrivalBytes =
-      kAttentionHeadsMost * sizeof(std::uint32_t) * kStepTokens;
+      kAttentionHeadsMost * sizeof(std::uint32_t) * kRowsAsAlone;
 
  private:
   void add_rounded(const PhaseLaunch& launch, const std::set<const ggml_tensor*>& recorded);

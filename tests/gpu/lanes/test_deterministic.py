@@ -57,12 +57,12 @@ async def bits_of(engine: Engine, request: SequenceRequest) -> Bits:
     ]
 
 
-def config_of(model: Path, loop: Loop, **options: object) -> EngineConfig:
+def config_of(model: Path, loop: Loop, n_lanes: int = N_LANES, **options: object) -> EngineConfig:
     return EngineConfig(
         model_path=model,
-        n_ctx=N_LANES * N_CTX,
-        n_slots=N_LANES,
-        n_lanes=N_LANES,
+        n_ctx=n_lanes * N_CTX,
+        n_slots=n_lanes,
+        n_lanes=n_lanes,
         n_threads=1,
         decode_loop=loop,
         deterministic=True,
@@ -90,20 +90,38 @@ async def in_turns(engine: Engine, random: Random, n_most: int) -> list[Bits]:
 async def test_tokens_in_a_crowd_are_those_alone(
     loop: Loop, architecture: str, tmp_path: Path
 ) -> None:
-    model = tmp_path / "model.gguf"
+    await compare_crowds(tmp_path, architecture, loop, N_LANES, (2, 5, N_LANES))
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "gemma"])
+async def test_more_rows_than_a_product_has_columns(architecture: str, tmp_path: Path) -> None:
+    # Two eights and a four, whose builds are others.
+    n_rows = await compare_crowds(tmp_path, architecture, "device", 20, (9, 13, 20))
+    assert n_rows[-1] > 8
+
+
+async def compare_crowds(
+    folder: Path, architecture: str, loop: Loop, n_lanes: int, crowds: tuple[int, ...]
+) -> list[float]:
+    """The mean of rows that a step of several had, by crowd."""
+    model = folder / "model.gguf"
     write_random_model(model, architecture)
-    async with Engine(config_of(model, loop, cache_bytes_max=1 << 28)) as engine:
-        assert (engine.decode_loop.n_lanes, engine.decode_loop.lanes_why) == (N_LANES, "")
+    n_rows = []
+    async with Engine(config_of(model, loop, n_lanes, cache_bytes_max=1 << 28)) as engine:
+        assert (engine.decode_loop.n_lanes, engine.decode_loop.lanes_why) == (n_lanes, "")
         alone = [await bits_of(engine, request) for request in requests()]
         assert all(len(bits) == r.max_tokens for bits, r in zip(alone, requests(), strict=True))
         n_tokens = sum(len(bits) for bits in alone)
-        for n_most in (2, 5, N_LANES):
+        for n_most in crowds:
             before = engine.stats()
             assert await in_turns(engine, Random(n_most), n_most) == alone
             after = engine.stats()
             assert after.steps.n_lane_tokens > before.steps.n_lane_tokens
             # Beside prompts, too: the host draws first tokens.
             assert after.n_tokens_device - before.n_tokens_device > 0.9 * n_tokens
+            n_lane_tokens = after.steps.n_lane_tokens - before.steps.n_lane_tokens
+            n_rows.append(n_lane_tokens / (after.steps.n_lane_steps - before.steps.n_lane_steps))
+    return n_rows
 
 
 @pytest.mark.parametrize("architecture", ["llama-moe", "qwen3moe"])

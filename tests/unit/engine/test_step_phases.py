@@ -157,7 +157,8 @@ def test_several_tokens_in_phases(
     assert phases[1 : 1 + len(expected)] == expected
 
 
-@pytest.mark.parametrize(("n_tokens", "n_outputs"), [(1, 1), (5, 1), (2, 2), (5, 5)])
+# More than eight rows have the bits that each has alone, and products by eight of them.
+@pytest.mark.parametrize(("n_tokens", "n_outputs"), [(1, 1), (5, 1), (2, 2), (5, 5), (20, 20)])
 @pytest.mark.parametrize("architecture", FIRST_LAYER)
 def test_kernels_are_asked_for_what_the_step_computes(
     launcher: Path, architecture: str, n_tokens: int, n_outputs: int, model_of: ModelOf

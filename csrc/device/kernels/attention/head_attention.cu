@@ -69,8 +69,9 @@ class WarpPlace {
   __device__ __forceinline__ float quotient(float a, float b) const { return a / b; }
   // Block `number` of the query's row.
   __device__ __forceinline__ void round(float value, const HeadAttention& task, int number) const {
-    const bool of_bytes = has_byte_records(task.n_heads * task.head_size);
-    round_block(value, task.rounded + number, {task.records, task.record_column, of_bytes}, number);
+    round_block(value, task.rounded + number,
+                record_column(task.records, task.record_column, task.n_heads * task.head_size),
+                number);
   }
 };
 

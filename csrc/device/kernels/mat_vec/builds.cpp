@@ -57,7 +57,7 @@ std::vector<Build> builds_for(const MatVec& mat_vec, const Ways& ways) {
   }
   const std::int32_t columns = mat_vec.n_columns <= 2 ? 2 : mat_vec.n_columns <= 4 ? 4 : 8;
   std::vector<Build> builds;
-  if (ways.tensor && mat_vec.n_columns > 4) {
+  if (ways.tensor && mat_vec.n_columns >= kRecordColumnsLeast) {
     for (const std::int32_t bytes : {18432, 36864})
       builds.push_back({.rows = 16,
                         .columns = 8,

@@ -12,6 +12,7 @@
 #include "device/kernels/mat_vec/builds.h"
 #include "device/kernels/mat_vec/formats.h"
 #include "device/kernels/mat_vec/plan.h"
+#include "device/kernels/rows/record_columns.h"
 #include "device/kernels/weights/float_weights.h"
 #include "device/kernels/weights/k_quants.h"
 #include "device/kernels/weights/lane_quads.h"
@@ -265,19 +266,6 @@ std::vector<Variant> variants_of(const MatVec& mat_vec, const Parts& parts, cons
   const auto first = preferred(variants, card);
   std::rotate(variants.begin(), first, first == variants.end() ? first : std::next(first));
   return variants;
-}
-
-// The same, of some of the columns.
-MatVec columns_of(const MatVec& mat_vec, std::int32_t first, std::int32_t n) {
-  MatVec part = mat_vec;
-  part.n_columns = n;
-  part.input_records = nullptr;  // they have all columns
-  if (part.input_q8 != nullptr) part.input_q8 += first * mat_vec.input_stride;
-  for (MatVecMatrix& matrix : part.matrices) {
-    if (matrix.out != nullptr) matrix.out += first * matrix.out_stride;
-    if (matrix.added != nullptr) matrix.added += first * matrix.added_stride;
-  }
-  return part;
 }
 
 // Several long inputs: half of the columns after the other.

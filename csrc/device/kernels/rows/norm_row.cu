@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(Team::kBlockThreads) norm_row(const NormRow ro
     if (row.second.out != nullptr) x.store(row.second.out, n);
   }
   if (row.rounded != nullptr)
-    round_row(x, n, row.rounded, {row.records, Team::row(), has_byte_records(n)});
+    round_row(x, n, row.rounded, record_column(row.records, Team::row(), n));
   end_writes(row.next_is_ours);
 }
 

@@ -113,6 +113,14 @@ struct RecordColumn {
   }
 };
 
+// Row `row` of many: a column of the records of its eight.
+__device__ __forceinline__ RecordColumn record_column(std::uint8_t* records, int row,
+                                                      int n_values) {
+  if (records == nullptr) return {};
+  return {records + row / kRecordColumns * record_bytes(n_values), row % kRecordColumns,
+          has_byte_records(n_values)};
+}
+
 // quantize_q8_1 of ggml-cuda's quantize.cu, of values that are in registers. The whole warp calls
 // it; its divisions are approximate (-use_fast_math), as there. `number` is the block's in its row.
 __device__ __forceinline__ void round_block(float value, Q8Block* to,

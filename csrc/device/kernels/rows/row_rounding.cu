@@ -22,7 +22,7 @@ __device__ Q8Block* block_of(Q8Block* rounded, int n_values) {
 }
 
 __device__ RecordColumn column_of(std::uint8_t* records, int n_values) {
-  return {records, static_cast<int>(blockIdx.y), has_byte_records(n_values)};
+  return record_column(records, static_cast<int>(blockIdx.y), n_values);
 }
 
 __global__ void __launch_bounds__(kThreads) round_rows(const RowRounding rows) {

@@ -21,6 +21,8 @@
 namespace unpaced {
 
 inline constexpr std::int32_t kRecordColumns = 8;
+// Fewer columns have quicker kernels, which read none.
+inline constexpr std::int32_t kRecordColumnsLeast = 5;
 inline constexpr std::int32_t kRecordValues = 2 * kQ8Values;
 
 // Where lane 4 * column + pair's values lie among a block's of 32: it has two of each thread.
@@ -77,9 +79,16 @@ UNPACED_RECORD constexpr bool has_byte_records(std::int64_t n_values) {
   return n_values > kHalfRecordValuesMost;
 }
 
-[[nodiscard]] constexpr std::int64_t record_bytes(std::int64_t n_values) noexcept {
-  return q8_blocks(n_values) / 2 *
+// Of eight columns of so many values.
+[[nodiscard]] UNPACED_RECORD constexpr std::int64_t record_bytes(std::int64_t n_values) noexcept {
+  return (n_values + kQ8RowPadding - 1) / kQ8RowPadding * (kQ8RowPadding / kRecordValues) *
          (has_byte_records(n_values) ? ByteRecord::kBytes : HalfRecord::kBytes);
+}
+
+// Of any number of columns: eights, one behind the other.
+[[nodiscard]] constexpr std::int64_t records_bytes(std::int64_t n_values,
+                                                   std::int64_t n_columns) noexcept {
+  return (n_columns + kRecordColumns - 1) / kRecordColumns * record_bytes(n_values);
 }
 
 }  // namespace unpaced

@@ -11,9 +11,10 @@ namespace {
 constexpr double kMicroseconds = 1e6;
 
 // One for each number of columns that kernels of ours are built for, and as many as there are: the
-// numbers between have the builds of the next one.
+// numbers between have the builds of the next one. And eights of those.
 bool is_measured(std::int32_t n_rows, std::int32_t n_lanes) noexcept {
-  return n_rows == 2 || n_rows == 4 || n_rows == std::min(n_lanes, kRowsOfOneKernel);
+  return n_rows == 2 || n_rows == 4 || n_rows % kRowsOfOneKernel == 0 ||
+         n_rows == std::min(n_lanes, kRowsOfOneKernel);
 }
 
 // Of more rows the fewest, the half and all of a graph's, and as many as there are.

@@ -73,5 +73,25 @@ TEST(crowds_over_a_quantised_cache_copy_a_window_of_it) {
   CHECK_EQ(device(4, 4, 1000), device(4, 4, 0));
 }
 
+TEST(rows_of_kernels_of_ours_are_kept_rounded) {
+  const auto device = [](std::int32_t n_own_rows, std::int32_t n_cells, bool as_alone) {
+    return loop_memory({.n_layer = 16,
+                        .n_vocab = 32000,
+                        .n_cells = n_cells,
+                        .n_lanes = 32,
+                        .n_own_rows = n_own_rows,
+                        .n_embd = 2048,
+                        .rows_as_alone = as_alone})
+        .device;
+  };
+  const std::size_t row = device(1, 256, false) - device(0, 256, false);
+  // Of a 1B: norm, attention's row and norm with records of halves, 8192 values of the same.
+  CHECK(row > std::size_t{16 * (3 * 2048 + 8192) * 15 / 4});
+  CHECK_EQ(device(32, 256, false) - device(0, 256, false), 32 * row);
+  // Two parts of attention, and no more than 64.
+  CHECK_EQ(device(32, 256, true) - device(32, 256, false), std::size_t{32 * 2048 * 4 * 2});
+  CHECK_EQ(device(32, 1 << 16, true) - device(32, 1 << 16, false), std::size_t{32 * 2048 * 4 * 64});
+}
+
 }  // namespace
 }  // namespace loop_memory_test

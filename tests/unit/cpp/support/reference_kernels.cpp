@@ -230,8 +230,12 @@ std::vector<double> attended(const HeadAttention& task, std::int32_t head) {
 
 // Records are for tensor cores, which these kernels have not: how many columns they have is left in
 // their place, and who multiplies looks whether it is what it was promised.
-void leave_records(std::uint8_t* records, std::int32_t n_columns) {
-  if (records != nullptr) std::memcpy(records, &n_columns, sizeof n_columns);
+void leave_records(std::uint8_t* records, std::int32_t n_columns, std::int64_t n_values) {
+  for (std::int32_t first = 0; records != nullptr && first < n_columns; first += kRecordColumns) {
+    const std::int32_t n = std::min(kRecordColumns, n_columns - first);
+    std::memcpy(records, &n, sizeof n);
+    records += record_bytes(n_values);
+  }
 }
 
 void look_at_records(const MatVec& mat_vec, const Card& card) {
@@ -248,7 +252,7 @@ void look_at_records(const MatVec& mat_vec, const Card& card) {
 }  // namespace
 
 void enqueue_norm_row(const NormRow& row, const Card&, CUstream_st*) {
-  leave_records(row.records, row.n_rows);
+  leave_records(row.records, row.n_rows, row.n_values);
   for (std::int32_t i = 0; i < row.n_rows; ++i) {
     std::vector<float> x = input_of(row, i);
     if (row.sum.experts != nullptr) std::ranges::copy(x, row.sum.out);
@@ -286,7 +290,7 @@ void enqueue_expert_choice(const ExpertChoice& choice, const Card&, CUstream_st*
 }
 
 void enqueue_row_rounding(const RowRounding& rows, const Card&, CUstream_st*) {
-  leave_records(rows.records, rows.n_rows);
+  leave_records(rows.records, rows.n_rows, rows.n_values);
   for (std::int32_t i = 0; i < rows.n_rows; ++i) {
     round_row(rows.input + i * rows.input_stride, rows.n_values,
               rows.rounded + i * q8_blocks(rows.n_values));
@@ -294,7 +298,7 @@ void enqueue_row_rounding(const RowRounding& rows, const Card&, CUstream_st*) {
 }
 
 void enqueue_gate_row(const GateRow& row, const Card&, CUstream_st*) {
-  leave_records(row.records, row.n_rows);
+  leave_records(row.records, row.n_rows, row.n_values);
   for (std::int32_t k = 0; k < row.n_rows; ++k) {
     const float* input = row.input + 2 * k * row.n_values;
     std::vector<float> x;
@@ -345,7 +349,7 @@ void enqueue_head_attention(const HeadAttention& task, const Card&, CUstream_st*
     for (const double value : attended(task, head)) row.push_back(static_cast<float>(value));
   }
   if (task.out != nullptr) std::ranges::copy(row, task.out);
-  leave_records(task.records, task.n_rows);
+  leave_records(task.records, task.n_rows, task.n_heads * task.head_size);
   if (task.rounded != nullptr) {
     round_row(row.data(), static_cast<std::int64_t>(row.size()), task.rounded);
   }
