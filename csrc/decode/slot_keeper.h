@@ -84,6 +84,7 @@ class SlotKeeper {
     PrefixSource source;  // a slot with which it shares cells as soon as those are there
     std::int32_t lender = CellStore::kNoTicket;  // has parked what the slot is to share
     std::optional<KeptState> state;              // what comes back
+    bool is_lent = false;                        // a part of it: the cache has it again afterwards
     std::size_t n_restored = 0;                  // parts of it
     std::int32_t n_restored_cells = 0;           // that they have
     std::int32_t n_wanted = 0;                   // tokens of it
@@ -105,8 +106,8 @@ class SlotKeeper {
   // Of all idle slots but `taken` and the one that it shares with; returns their number.
   std::int32_t keep_idle(Stepper& stepper, std::span<Slot> slots, const Seating& seating);
   // slot_keeper_restores.cpp. The kept state that serves the request better than `held`, which its
-  // slot held, takes the place of that; where it has a source, of those that are parked alone.
-  // False: there is none, or computing is quicker.
+  // slot held, takes the place of that, or its beginning does; where it has a source, of those that
+  // are parked alone. False: there is none, or computing is quicker.
   bool look_for_better(Stepper& stepper, std::span<const Slot> slots, Seating& seating,
                        const RequestSpec& spec, std::span<const TokenId> held,
                        const PrefixSource& source);

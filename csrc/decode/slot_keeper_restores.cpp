@@ -8,6 +8,12 @@
 #include "slots/common_prefix.h"
 
 namespace unpaced {
+namespace {
+
+// Prompts that have no more in common than how every text begins need no copy of that.
+constexpr std::int32_t kLentMin = 8;
+
+}  // namespace
 
 bool SlotKeeper::look_for_better(Stepper& stepper, std::span<const Slot> slots, Seating& seating,
                                  const RequestSpec& spec, std::span<const TokenId> held,
@@ -15,15 +21,20 @@ bool SlotKeeper::look_for_better(Stepper& stepper, std::span<const Slot> slots, 
   Slot& slot = *seating.slot;
   const std::span<const TokenId> of_use =
       slot.is_of_use_to(spec) ? held : std::span<const TokenId>();
-  const KeptState* found = cache_.find(
-      of_use, spec.prompt, {.lora_scales = spec.lora_scales, .cache_domain = spec.cache_domain},
-      source.n > 0);
+  const auto n_held = static_cast<std::int32_t>(common_prefix_length(of_use, spec.prompt));
+  const CacheKey key{.lora_scales = spec.lora_scales, .cache_domain = spec.cache_domain};
+  const KeptState* found = cache_.find(of_use, spec.prompt, key, source.n > 0);
+  // What was a small part of a long text is what a client asks for again and again.
+  const bool may_be_lent =
+      stepper.cell_store() != nullptr && source.n == 0 && spec.n_cache_reuse == 0;
+  seating.is_lent = found == nullptr && may_be_lent;
+  if (seating.is_lent)
+    found = cache_.find_lender(static_cast<std::size_t>(n_held + kLentMin - 1), spec.prompt, key);
   if (found == nullptr) return false;
   // What follows is reused only where chunks may move.
   seating.n_wanted = static_cast<std::int32_t>(
       spec.n_cache_reuse > 0 ? found->tokens.size()
                              : common_prefix_length(found->tokens, spec.prompt));
-  const auto n_held = static_cast<std::int32_t>(common_prefix_length(of_use, spec.prompt));
   if (!chooses_copy(stepper, slots, seating, *found, n_held)) return false;
   seating.state = cache_.take(*found);
   CellStore* store = stepper.cell_store();
@@ -142,7 +153,10 @@ void SlotKeeper::learn(std::int32_t n_cells, std::int64_t us) noexcept {
 void SlotKeeper::end_restore(CellStore* store, Seating& seating) noexcept {
   seating.takeover.n_copied = std::min(seating.n_wanted, seating.n_restored_cells);
   if (seating.n_restored > 0 && !seating.is_tried) counters_.n_cache_copied.add(1);
-  release(store, *seating.state);
+  if (seating.is_lent)
+    put_back(store, *seating.state);
+  else
+    release(store, *seating.state);
   seating.state.reset();
 }
 

@@ -11,6 +11,8 @@ constexpr double kLongerStep = 0.5;
 constexpr double kShorterStep = 0.25;
 // A time counts as this many times what was expected at most, and as that part of it at least.
 constexpr double kStepSurprise = 2.0;
+// By so much a step's time varies anyway: what a few tokens add may be lost in it.
+constexpr double kDoubt = 1.0 / 8;
 
 void learn(double& known, double seen) noexcept {
   if (known <= 0) {
@@ -19,6 +21,15 @@ void learn(double& known, double seen) noexcept {
   }
   seen = std::clamp(seen, known / kStepSurprise, known * kStepSurprise);
   known += (seen > known ? kLongerStep : kShorterStep) * (seen - known);
+}
+
+// What was added to a step in which nothing but decoding takes `decode`, where so much was seen. A
+// time that is within doubt says no more than that it was: who took it for the tokens' own would
+// believe of one that it costs nothing, and of a thousand that they cost a thousand times that.
+double believed(double known, double seen, double decode) noexcept {
+  const double doubt = kDoubt * decode;
+  if (seen >= doubt) return seen;
+  return known > 0 ? std::clamp(known, seen, doubt) : doubt;
 }
 
 }  // namespace
@@ -34,9 +45,9 @@ void StepCost::observe(std::int32_t n_decoding, std::int32_t n_prompt, std::int6
     if (!has_seen_both_) prompt_token_us_ = 0;
     has_seen_both_ = true;
     const double decode = decode_us(n_decoding);
-    const double rest = std::max(0.0, time - decode);
-    learn(prompt_token_us_, rest / n_prompt);
-    if (decode > 0) beside_.observe(n_prompt, std::max(1.0, rest));
+    const double seen = std::max(0.0, time - decode);
+    learn(prompt_token_us_, believed(prompt_token_us_ * n_prompt, seen, decode) / n_prompt);
+    if (decode > 0) beside_.observe(n_prompt, believed(beside_.most_us(n_prompt), seen, decode));
   } else {
     if (!has_seen_both_) learn(prompt_token_us_, time / n_prompt);
     alone_.observe(n_prompt, time);

@@ -99,6 +99,19 @@ const KeptState* PromptCache::find(std::span<const TokenId> cells, std::span<con
   return best;
 }
 
+const KeptState* PromptCache::find_lender(std::size_t n_held, std::span<const TokenId> prompt,
+                                          const CacheKey& key) const noexcept {
+  const KeptState* best = nullptr;
+  for (const KeptState& state : states_) {
+    if (!has_key(state, key) || state.ticket != CellStore::kNoTicket) continue;
+    const std::size_t n_common = common_prefix_length(state.tokens, prompt);
+    if (n_common <= n_held) continue;
+    n_held = n_common;
+    best = &state;
+  }
+  return best;
+}
+
 KeptState PromptCache::take(const KeptState& found) noexcept {
   const auto it =
       std::ranges::find_if(states_, [&](const KeptState& state) { return &state == &found; });

@@ -21,8 +21,8 @@ struct CacheKey {
 // The rules are llama-server's (llama.cpp 0c1e57098 tools/server/server-task.cpp:1691-1900): a
 // prompt that another one begins with is not kept twice, the oldest goes first, and a state is
 // taken only if it fits the new prompt better than what the slot holds and at least a quarter of it
-// is of use. States computed with other adapters or for other cache domains have nothing to do with
-// each other.
+// is of use. Of others a copy of their beginning may be had (find_lender()). States computed with
+// other adapters or for other cache domains have nothing to do with each other.
 class PromptCache {
  public:
   // -1: no limit, 0: off.
@@ -48,7 +48,12 @@ class PromptCache {
   [[nodiscard]] const KeptState* find(std::span<const TokenId> cells,
                                       std::span<const TokenId> prompt, const CacheKey& key = {},
                                       bool only_in_cells = false) const noexcept;
-  // What find() has found is the caller's. Its bytes count until it is put back or released.
+  // Of those that are in their parts as a whole, the state that has most of the prompt's beginning,
+  // if more than n_held tokens: as much of it can be copied, and is there still afterwards. Null:
+  // there is none.
+  [[nodiscard]] const KeptState* find_lender(std::size_t n_held, std::span<const TokenId> prompt,
+                                             const CacheKey& key = {}) const noexcept;
+  // What was found is the caller's. Its bytes count until it is put back or released.
   [[nodiscard]] KeptState take(const KeptState& found) noexcept;
   void release(const KeptState& taken) noexcept { n_bytes_taken_ -= taken.n_bytes; }
   // Throws std::bad_alloc, and it is the caller's still.

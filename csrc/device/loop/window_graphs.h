@@ -30,8 +30,7 @@ class WindowGraphs {
   WindowGraphs(const WindowGraphs&) = delete;
   WindowGraphs& operator=(const WindowGraphs&) = delete;
 
-  // From the cache, or captured now: some 10 ms of this thread, none of the GPU. Throws
-  // std::runtime_error.
+  // From the cache, or captured now: some 10 ms of this thread alone. Throws std::runtime_error.
   cudaGraphExec_t get(const Window& window);
   // Where a window's graph leaves its logits; after it has gone, where there is room for them.
   [[nodiscard]] float* logits(const Window& window) const;

@@ -58,6 +58,47 @@ TEST(where_copying_is_quicker_it_copies) {
   CHECK(seats.counters.cache_cell_ns.get() > 0);
 }
 
+// A short prompt whose answer was long: its part comes back each time, and all of it is there
+// still.
+TEST(of_a_state_that_is_mostly_of_no_use_a_part_is_copied) {
+  Seats seats(1);
+  seats.stepper.token_us = 1e6;
+  seats.end(0, prompt_of(600));
+  displace(seats);
+  const std::size_t n_bytes = seats.counters.n_cache_bytes.get();
+  for (std::uint64_t i = 1; i < 20; ++i) {
+    RequestSpec spec = spec_of(prompt_of(60));
+    seats.submit(0, spec);
+    while (!seats.turn(0)) {
+    }
+    CHECK(seats.slots[0].n_cells() >= 60);
+    seats.end(0, prompt_of(600));  // the same answer
+    displace(seats);
+    CHECK_EQ(seats.counters.n_cache_states.get(), 1U);
+    CHECK_EQ(seats.counters.n_cache_bytes.get(), n_bytes);
+    CHECK_EQ(seats.counters.n_cache_copied.get(), i);
+  }
+  CHECK_EQ(serve(seats, prompt_of(600)), 600);
+}
+
+// It ends before all of it has come.
+TEST(what_was_lent_is_there_again_if_the_request_ends) {
+  Seats seats(1, -1, Seats::kShortTurnUs);
+  TokenStore& store = seats.stepper.store;
+  seats.stepper.token_us = 1e6;
+  seats.end(0, prompt_of(3000));
+  displace(seats);
+  store.part_time = kPart;
+  RequestSpec spec = spec_of(prompt_of(700));
+  seats.submit(0, spec);
+  CHECK(!seats.turn(0));
+  seats.end(0, {});
+  store.part_time = {};
+  seats.finish_work();
+  CHECK_EQ(seats.counters.n_cache_states.get(), 1U);
+  CHECK_EQ(serve(seats, prompt_of(3000)), 3000);
+}
+
 TEST(where_computing_is_quicker_it_computes_and_the_state_stays) {
   Seats seats(1);
   TokenStore& store = seats.stepper.store;

@@ -75,6 +75,34 @@ TEST(a_step_that_was_held_up_moves_it_by_half_at_most) {
   CHECK(is_near(cost.prompt_token_us(), 100, 0.1));
 }
 
+// The last token of kept prompts beside streams, and steps that are now and then shorter than is
+// known: nobody may think that a prompt costs nothing.
+TEST(what_is_lost_in_a_steps_own_noise_is_not_taken_for_nothing) {
+  StepCost cost(4);
+  cost.observe(0, 16, 40'000);
+  cost.observe(3, 0, 20'000);
+  for (int i = 0; i < 50; ++i) cost.observe(3, 1, 19'000);
+  CHECK(cost.most_us(1, 3) >= 1000);
+  CHECK(cost.most_us(16, 3) >= 20'000);
+  CHECK(cost.prompt_token_us() >= 1000);
+  // Nor does it change what is known.
+  for (int i = 0; i < 20; ++i) cost.observe(3, 64, 180'000);
+  CHECK(is_near(cost.most_us(64, 3), 160'000, 0.01));
+  CHECK(is_near(cost.prompt_token_us(), 2500, 0.01));
+  for (int i = 0; i < 50; ++i) cost.observe(3, 1, 19'000);
+  CHECK(is_near(cost.most_us(64, 3), 160'000, 0.01));
+  CHECK(is_near(cost.prompt_token_us(), 2500, 0.01));
+}
+
+// Many that cost next to nothing do so all the same.
+TEST(many_tokens_that_cost_little_are_known_to) {
+  StepCost cost(1);
+  cost.observe(1, 0, 2000);
+  for (int i = 0; i < 40; ++i) cost.observe(1, 256, 2100);
+  CHECK(cost.most_us(256, 1) <= 250);
+  CHECK(cost.prompt_token_us() <= 1.0);
+}
+
 // Every step is up to a fifth longer, and one in fifty takes ten times as long.
 TEST(noise_does_not_lead_it_astray) {
   for (std::uint32_t seed = 0; seed < 50; ++seed) {

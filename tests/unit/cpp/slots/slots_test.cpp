@@ -188,6 +188,26 @@ TEST(a_kept_state_is_taken_only_if_it_serves_better_than_the_slot) {
   CHECK_EQ(cache.n_bytes(), 160U);
 }
 
+TEST(a_kept_state_lends_its_beginning_if_it_is_more_than_is_there) {
+  PromptCache cache(-1);
+  cache.put(kept(prompt_of(40)));
+  cache.put(kept(prompt_of(60)));
+  CHECK(cache.find({}, prompt_of(9)) == nullptr);
+  const KeptState* found = cache.find_lender(0, prompt_of(9));
+  REQUIRE(found != nullptr);
+  CHECK_EQ(found->tokens.size(), 40U);  // the first of those that have as much
+  found = cache.find_lender(8, prompt_of(50));
+  REQUIRE(found != nullptr);
+  CHECK_EQ(found->tokens.size(), 60U);
+  CHECK(cache.find_lender(9, prompt_of(9)) == nullptr);
+  CHECK(cache.find_lender(0, prompt_of(9, 7000)) == nullptr);
+  CHECK(cache.find_lender(0, prompt_of(9), {.cache_domain = 5}) == nullptr);
+  KeptState parked = kept(prompt_of(9, 8000));
+  parked.ticket = 1;
+  cache.put(std::move(parked));
+  CHECK(cache.find_lender(0, prompt_of(9, 8000)) == nullptr);
+}
+
 TEST(a_prompt_comes_back_after_its_slot_was_taken_over) {
   Script script;
   FrontEnd front({.n_slots = 1, .keeper = {.cache_bytes_max = -1}});
