@@ -120,6 +120,8 @@ bool SlotKeeper::restore_next(Stepper& stepper, CellStore& store, std::span<cons
   bool is_restored = false;
   if (seating.n_restored < state.parts.size()) {
     const StatePart& part = state.parts[seating.n_restored];
+    // What is parked gives up its cells first.
+    if (!fits(store, slots, part.n_cells) && cache_.has_unfinished()) return false;
     const auto tokens = std::span<const TokenId>(state.tokens)
                             .subspan(static_cast<std::size_t>(slot.n_cells()),
                                      static_cast<std::size_t>(part.n_cells));

@@ -104,6 +104,24 @@ TEST(where_cells_are_short_the_request_waits_for_the_copy) {
   CHECK_EQ(store.n_cells_copied, 300);  // in how many parts hangs on what else runs
 }
 
+// Two long texts take turns where there are cells for one of them and a little more: what comes
+// back waits for what goes.
+TEST(a_prompt_comes_back_where_cells_are_short) {
+  Seats seats(2);
+  TokenStore& store = seats.stepper.store;
+  store.n_all = 1000;
+  seats.end(0, prompt_of(700));
+  std::size_t slot = 1;
+  for (int i = 0; i < 6; ++i, slot = 1 - slot) {
+    const TokenId base = i % 2 == 0 ? 5000 : 1000;
+    RequestSpec spec = spec_of(prompt_of(250, base));
+    seats.submit(slot, spec);
+    for (std::int32_t n = 0; !seats.turn(slot); ++n) REQUIRE(n < 1000);
+    if (i > 0) CHECK(seats.slots[slot].n_cells() >= 250);
+    seats.end(slot, prompt_of(700, base));
+  }
+}
+
 TEST(copies_whose_cells_were_needed_are_given_up) {
   Seats seats(1);
   TokenStore& store = seats.stepper.store;
