@@ -34,7 +34,7 @@ LAYERS = (
     ("device/kernels/experts", "device/kernels/rows", "device/kernels/weights"),
     ("device/kernels/mat_vec/block",),
     ("device/lane", "device/card", "device/kernels/attention", "device/kernels/mat_vec"),
-    ("device/phases", "device/kernels/mat_vec/pairs"),
+    ("device/phases", "device/kernels/mat_mat", "device/kernels/mat_vec/pairs"),
     ("device/phases/trials",),
     ("device/loop",),
     ("device/loop/self_test", "device/prompt"),

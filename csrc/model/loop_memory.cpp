@@ -21,6 +21,10 @@ constexpr std::size_t kLaneBytes = 4UL << 20U;
 // row, which are three embeddings and one of up to four times as many values. Of each 1.1 bytes and
 // 2.6 of a tensor record.
 constexpr std::size_t kRoundedBytes = 27;
+// What products of more than eight rows leave for one another, on a card of up to 160
+// multiprocessors.
+constexpr std::size_t kProductBytes = 16UL << 20U;
+constexpr std::int32_t kFewRows = 8;
 // A head's cells are divided among so many blocks at most, each of which leaves an F32 sum.
 constexpr std::size_t kAttentionPartsMost = 64;
 constexpr std::int32_t kAttentionPartCells = 128;
@@ -51,7 +55,9 @@ std::size_t n_phase_bytes(const LoopShape& shape) noexcept {
   const auto n_parts = static_cast<std::size_t>(shape.n_cells / kAttentionPartCells);
   const std::size_t n_part_bytes =
       shape.rows_as_alone ? std::min(n_parts, kAttentionPartsMost) * sizeof(float) : 0;
-  return n_values * (static_cast<std::size_t>(shape.n_layer) * kRoundedBytes + n_part_bytes);
+  const bool keeps_sums = shape.n_own_rows > kFewRows && !shape.rows_as_alone;
+  return n_values * (static_cast<std::size_t>(shape.n_layer) * kRoundedBytes + n_part_bytes) +
+         (keeps_sums ? kProductBytes : 0);
 }
 
 }  // namespace

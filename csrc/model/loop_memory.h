@@ -19,7 +19,7 @@ inline constexpr std::int32_t kMaxPromptCells = 8192;
 inline constexpr std::size_t kMaxPromptGraphs = 28;
 
 // Rows that kernels of ours take in the order of ggml's for so many.
-inline constexpr std::int32_t kMaxOwnRows = 8;
+inline constexpr std::int32_t kMaxOwnRows = 32;
 
 struct LoopShape {
   std::int32_t n_layer = 0;

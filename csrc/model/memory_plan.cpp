@@ -77,7 +77,7 @@ void add_loop(MemoryPlan& plan, const EngineConfig& config, const llama_model* m
   const std::int32_t n_lanes = std::min(config.n_lanes, config.n_slots);
   const bool has_own = config.kernels != static_cast<std::int32_t>(StepKernels::kGgml);
   // More are ggml's.
-  const std::int32_t n_own_rows = config.deterministic ? n_lanes : std::min(n_lanes, kMaxOwnRows);
+  const std::int32_t n_own_rows = std::min(n_lanes, kMaxOwnRows);
   const LoopMemory loop =
       loop_memory({.n_layer = plan.n_layer,
                    .n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model)),

@@ -24,8 +24,7 @@ const ggml_tensor* other_source(const ggml_tensor* node, const ggml_tensor* one)
 
 class PartFinder {
  public:
-  explicit PartFinder(const StepGraph& graph)
-      : graph_(graph), n_rows_most_(graph.has_rows_as_alone() ? kRowsAsAlone : kStepTokens) {}
+  explicit PartFinder(const StepGraph& graph) : graph_(graph) {}
 
   std::vector<StepPart> find() {
     std::vector<StepPart> parts;
@@ -51,7 +50,7 @@ class PartFinder {
 
   // Of so many tokens as kernels of ours take.
   bool are_few_rows(const ggml_tensor* tensor) const {
-    return tensor->ne[1] <= n_rows_most_ && tensor->ne[2] == 1 && tensor->ne[3] == 1;
+    return tensor->ne[1] <= kStepTokens && tensor->ne[2] == 1 && tensor->ne[3] == 1;
   }
 
   bool are_rows(const ggml_tensor* tensor) const {
@@ -152,7 +151,7 @@ class PartFinder {
     if (node->op != GGML_OP_RMS_NORM || product == nullptr) return false;
     const ggml_tensor* weight = other_source(product, node);
     return product->src[0] == node && is_weight(weight) && is_row(weight) &&
-           weight->ne[0] == node->ne[0] && node->ne[2] <= n_rows_most_;
+           weight->ne[0] == node->ne[0] && node->ne[2] <= kStepTokens;
   }
 
   Found rope(std::int32_t i) const {
@@ -165,7 +164,7 @@ class PartFinder {
       at = i + 2;
     }
     const ggml_tensor* node = graph_.node(at);
-    if (node->op != GGML_OP_ROPE || node->ne[2] > n_rows_most_ || node->ne[3] != 1) return {};
+    if (node->op != GGML_OP_ROPE || node->ne[2] > kStepTokens || node->ne[3] != 1) return {};
     part.input = part.norm != nullptr ? part.norm->src[0] : node->src[0];
     part.rope = part.out = node;
     if (const ggml_tensor* scale = scale_after(at)) {
@@ -324,7 +323,6 @@ class PartFinder {
   }
 
   const StepGraph& graph_;
-  const std::int32_t n_rows_most_;
 };
 
 }  // namespace

@@ -22,4 +22,11 @@ inline constexpr std::int32_t kQ8RowPadding = 512;
   return (n_values + kQ8RowPadding - 1) / kQ8RowPadding * (kQ8RowPadding / kQ8Values);
 }
 
+// Rows as columns of records: of batch records where there are eights (rows/batch_records.h), else
+// of tensor records (rows/tensor_records.h).
+struct RecordRows {
+  std::uint8_t* data = nullptr;  // nullptr: nobody reads them
+  std::int32_t n_eights = 0;
+};
+
 }  // namespace unpaced

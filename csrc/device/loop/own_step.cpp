@@ -43,6 +43,21 @@ void refuse_company(const StepGraph& graph, std::span<const StepPhase> phases) {
   }
 }
 
+// What products of many columns keep.
+std::size_t product_bytes_of(std::span<const StepPhase> phases, const Card& card) {
+  std::int32_t n_columns = 0;
+  const auto look = [&](const ProductPart& part) {
+    n_columns = std::max(n_columns, part.order_columns);
+  };
+  for (const StepPhase& phase : phases) {
+    for (const PhaseLaunch& launch : phase.launches) {
+      if (const auto* products = std::get_if<ProductLaunch>(&launch)) look(products->parts.front());
+      if (const auto* gated = std::get_if<GatedLaunch>(&launch)) look(gated->part.up);
+    }
+  }
+  return n_columns > kMatVecColumns ? mat_mat_sum_bytes(n_columns, card) : 0;
+}
+
 }  // namespace
 
 // What the kernels of a graph's phases are asked for. Its tensors are the graph's.
@@ -51,8 +66,9 @@ struct OwnStep::Plan {
        const QueryWindows& windows)
       : graph(std::move(g)),
         phases(std::move(p)),
-        places(graph, phases,
-               [&card](const ProductPart& part) { return takes_records(part, card); }),
+        places(
+            graph, phases, [&card](const ProductPart& part) { return takes_records(part, card); },
+            product_bytes_of(phases, card)),
         launcher(places, choices, card, windows) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -189,7 +205,12 @@ void OwnStep::prepare_rows(LlamaBridge& bridge, std::int32_t n_rows_most,
                            std::chrono::microseconds limit) {
   if (rows_as_alone_) find_row_windows(bridge);
   if (choice_ == StepKernels::kGgml) return;
-  for (std::int32_t n = 2; n / 2 < n_rows_most && n <= kStepTokens; n *= 2) {
+  // As alone, more than eight have the products of eight.
+  const std::int32_t n_most = rows_as_alone_ ? kMatVecColumns : kStepTokens;
+  std::int32_t n_before = 1;
+  for (const std::int32_t n : {2, 4, 8, 16, 24, 32}) {
+    if (n_before >= n_rows_most || n > n_most) break;
+    n_before = n;
     const std::int32_t n_rows = std::min(n, n_rows_most);
     bridge.open(bridge.rows_window(0, bridge.window_cells(1), n_rows));
     test(bridge, limit);

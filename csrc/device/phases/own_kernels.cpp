@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "device/kernels/experts/expert_choice.h"
+#include "device/kernels/mat_mat.h"
 #include "device/kernels/mat_vec.h"
 #include "device/kernels/rows/norm_row.h"
 #include "device/phases/kernel_arguments.h"
@@ -60,6 +61,7 @@ std::string OwnKernels::why_not(MatVec mat_vec, const ggml_tensor* weights) cons
   } else {
     mat_vec.input = &kFloat;
   }
+  if (mat_vec.order_columns > kMatVecColumns) return why_no_mat_mat(mat_vec, card_);
   // More columns have more launches.
   mat_vec.n_columns = std::min(mat_vec.n_columns, kMatVecColumns);
   if (std::string why = why_no_mat_vec(mat_vec, card_); !why.empty()) return why;

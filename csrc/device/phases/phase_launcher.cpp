@@ -94,7 +94,7 @@ void PhaseLauncher::enqueue(const RoundLaunch& launch, const Place& place) const
 void PhaseLauncher::enqueue(MatVec mat_vec, const ProductPart& part, const Place& place) const {
   if (takes_rounded(part.weights)) {
     mat_vec.input_q8 = places_.rounded(part.input);
-    mat_vec.input_records = places_.records(part.input);
+    mat_vec.input_records = places_.records(part.input).data;
     mat_vec.input_stride = q8_blocks(part.input->ne[0]);
   } else {
     mat_vec.input = places_.floats(part.input);
@@ -102,6 +102,10 @@ void PhaseLauncher::enqueue(MatVec mat_vec, const ProductPart& part, const Place
   }
   mat_vec.experts_are_known = place.experts_are_known;
   const std::int32_t n = mat_vec.n_columns;
+  if (mat_vec.order_columns > kMatVecColumns) {
+    mat_vec.next_is_ours = place.next_is_ours;
+    return enqueue_mat_mat(mat_vec, places_.product_memory(), card_, place.stream);
+  }
   for (std::int32_t first = 0; first < n; first += kMatVecColumns) {
     MatVec columns = columns_of(mat_vec, first, std::min(kMatVecColumns, n - first));
     columns.variant = choices_.of(columns);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "device/kernels/rows/tensor_records.h"
+#include "device/kernels/rows/batch_records.h"
 
 namespace unpaced {
 namespace {
@@ -17,13 +17,14 @@ bool has_records(const ggml_tensor* rows) {
   return ggml_nrows(rows) >= kRecordColumnsLeast && rows->ne[0] <= kRecordValuesMost;
 }
 
-// What is read as records.
-std::set<const ggml_tensor*> recorded_in(std::span<const StepPhase> phases,
-                                         const ValuePlaces::TakesRecords& takes_records) {
-  std::set<const ggml_tensor*> inputs;
+// What is read as records, and whether as batch records.
+std::map<const ggml_tensor*, bool> recorded_in(std::span<const StepPhase> phases,
+                                               const ValuePlaces::TakesRecords& takes_records) {
+  std::map<const ggml_tensor*, bool> inputs;
   const auto add = [&](const ProductPart& part) {
-    if (has_records(part.input) && takes_records && takes_records(part))
-      inputs.insert(origin(part.input));
+    const bool is_batch = part.order_columns > kMatVecColumns;
+    if (is_batch || (has_records(part.input) && takes_records && takes_records(part)))
+      inputs[origin(part.input)] = is_batch;
   };
   for (const StepPhase& phase : phases) {
     for (const PhaseLaunch& launch : phase.launches) {
@@ -38,9 +39,10 @@ std::set<const ggml_tensor*> recorded_in(std::span<const StepPhase> phases,
 }  // namespace
 
 ValuePlaces::ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases,
-                         const TakesRecords& takes_records) {
+                         const TakesRecords& takes_records, std::size_t product_bytes) {
   static_cast<void>(take(kArrivalBytes));
-  const std::set<const ggml_tensor*> recorded = recorded_in(phases, takes_records);
+  sums_ = take(product_bytes);
+  const Recorded recorded = recorded_in(phases, takes_records);
   // Rounded rows are small, and a norm's is read by later phases: each has a place of its own.
   for (const StepPhase& phase : phases) {
     for (const PhaseLaunch& launch : phase.launches) add_rounded(launch, recorded);
@@ -64,8 +66,7 @@ void ValuePlaces::add_floats(const StepGraph& graph, const NodeRange& nodes,
   if (!graph.is_read_outside(value, nodes)) floats_[value] = take(ggml_nbytes(value));
 }
 
-void ValuePlaces::add_rounded(const PhaseLaunch& launch,
-                              const std::set<const ggml_tensor*>& recorded) {
+void ValuePlaces::add_rounded(const PhaseLaunch& launch, const Recorded& recorded) {
   const ggml_tensor* rows = nullptr;
   if (const auto* norm = std::get_if<NormLaunch>(&launch); norm != nullptr && norm->rounds) {
     rows = norm->part.out;
@@ -79,9 +80,13 @@ void ValuePlaces::add_rounded(const PhaseLaunch& launch,
   }
   if (rows == nullptr || rounded_.contains(origin(rows))) return;
   rounded_[origin(rows)] = take(rounded_bytes(rows));
-  if (recorded.contains(origin(rows)))
-    records_[origin(rows)] =
-        take(static_cast<std::size_t>(records_bytes(rows->ne[0], ggml_nrows(rows))));
+  const auto found = recorded.find(origin(rows));
+  if (found == recorded.end()) return;
+  const auto n_rows = static_cast<std::int32_t>(ggml_nrows(rows));
+  const std::int64_t n_bytes =
+      found->second ? batch_record_bytes(rows->ne[0], n_rows) : records_bytes(rows->ne[0], n_rows);
+  records_[origin(rows)] = {take(static_cast<std::size_t>(n_bytes)),
+                            found->second ? record_eights(n_rows) : 0};
 }
 
 void ValuePlaces::add_phase(const StepGraph& graph, const StepPhase& phase) {
@@ -117,10 +122,10 @@ std::byte* ValuePlaces::parts(const ggml_tensor* attention) const {
   return scratch_ + parts_.at(attention);
 }
 
-std::uint8_t* ValuePlaces::records(const ggml_tensor* value) const {
+RecordRows ValuePlaces::records(const ggml_tensor* value) const {
   const auto found = records_.find(origin(value));
-  return found == records_.end() ? nullptr
-                                 : reinterpret_cast<std::uint8_t*>(scratch_ + found->second);
+  if (found == records_.end()) return {};
+  return {reinterpret_cast<std::uint8_t*>(scratch_ + found->second.at), found->second.n_eights};
 }
 
 Q8Block* ValuePlaces::rounded(const ggml_tensor* value) const {

@@ -1,6 +1,6 @@
 // How long mat-vecs take: ggml's kernels and each build of ours, beside what the card copies.
 //
-//   mat_vec_times [FORMAT | prompts]
+//   mat_vec_times [FORMAT | prompts | crowds]
 //
 // A line is a shape: microseconds a product, each product of a matrix of its own, as many as do not
 // fit into the card's cache, in one CUDA graph. "ggml" rounds its input each time, as it does;
@@ -92,6 +92,30 @@ constexpr Shape kShapes[] = {
     {"Q8_0", 4864, 896, 8, true},
     {"Q8_0", 896, 4864, 8},
     {"Q8_0", 151936, 896, 8},
+    // Crowds of 16 and 32.
+    {"Q4_K", 6144, 4096, 16, false, 16},
+    {"Q4_K", 4096, 4096, 16, false, 16},
+    {"Q4_K", 1024, 4096, 16, false, 16},
+    {"Q4_K", 14336, 4096, 16, true, 16},
+    {"Q4_K", 4096, 14336, 16, false, 16},
+    {"Q6_K", 1024, 4096, 16, false, 16},
+    {"Q6_K", 4096, 14336, 16, false, 16},
+    {"Q6_K", 128256, 4096, 16, false, 16},
+    {"Q4_K", 3072, 2048, 16, false, 16},
+    {"Q4_K", 2048, 2048, 16, false, 16},
+    {"Q4_K", 8192, 2048, 16, true, 16},
+    {"Q4_K", 2048, 8192, 16, false, 16},
+    {"Q6_K", 2048, 8192, 16, false, 16},
+    {"Q6_K", 128256, 2048, 16, false, 16},
+    {"Q5_K", 4096, 14336, 16, false, 16},
+    {"Q8_0", 4096, 14336, 16, false, 16},
+    {"Q8_0", 14336, 4096, 16, true, 16},
+    {"Q4_K", 6144, 4096, 32, false, 32},
+    {"Q4_K", 14336, 4096, 32, true, 32},
+    {"Q4_K", 4096, 14336, 32, false, 32},
+    {"Q6_K", 4096, 14336, 32, false, 32},
+    {"Q6_K", 128256, 4096, 32, false, 32},
+    {"Q8_0", 4096, 14336, 32, false, 32},
     // A prompt of 8, 5 and 4 tokens: an 8B's, a 1B's.
     {"Q4_K", 6144, 4096, 8, false, 8},
     {"Q4_K", 4096, 4096, 8, false, 8},
@@ -197,7 +221,7 @@ class Matrices {
     cuda_check(cudaMalloc(&rounded_, n * static_cast<std::size_t>(q8_blocks(shape_.n_values)) *
                                          sizeof(Q8Block)),
                "cudaMalloc");
-    cuda_check(cudaMalloc(&records_, static_cast<std::size_t>(record_bytes(shape_.n_values))),
+    cuda_check(cudaMalloc(&records_, records_bytes_of(shape_.n_values, shape_.n_columns)),
                "cudaMalloc");
     cuda_check(cudaMalloc(&out_, n * static_cast<std::size_t>(shape_.n_rows) * 4), "cudaMalloc");
   }
@@ -228,7 +252,7 @@ class Matrices {
     made.end = shape_.glu ? MatVecEnd::kGlu : MatVecEnd::kPlain;
     if (is_quantised(format_)) {
       made.input_q8 = rounded_;
-      made.input_records = records();
+      made.input_records = records().data;
       made.input_stride = q8_blocks(shape_.n_values);
     } else {
       made.input = static_cast<const float*>(input_->data);
@@ -239,9 +263,13 @@ class Matrices {
   }
 
   // As a step has them (value_places.h).
-  [[nodiscard]] std::uint8_t* records() const { return shape_.n_columns > 4 ? records_ : nullptr; }
+  [[nodiscard]] RecordRows records() const {
+    if (shape_.n_columns > kMatVecColumns) return {records_, record_eights(shape_.n_columns)};
+    return {shape_.n_columns > 4 ? records_ : nullptr, 0};
+  }
 
   double ours_us(int variant, bool rounds, const Card& card, cudaStream_t stream) const {
+    const ProductMemory memory(card);
     const double us = graph_us(stream, [&] {
       for (int i = 0; i < count_; ++i) {
         if (is_quantised(format_) && (rounds || i == 0)) {
@@ -255,7 +283,11 @@ class Matrices {
         }
         MatVec made = mat_vec(i);
         made.variant = variant;
-        enqueue_mat_vec(made, card, stream);
+        if (shape_.n_columns > kMatVecColumns) {
+          enqueue_mat_mat(made, memory.get(), card, stream);
+        } else {
+          enqueue_mat_vec(made, card, stream);
+        }
       }
     });
     return us / count_;
@@ -294,7 +326,13 @@ void measure(const Shape& shape, GgmlBackend& backend, const Card& card, double 
   const double ggml = matrices.ggml_us(backend);
   std::printf("%-6s %6d x %5d %d%s | ggml %7.2f", shape.format, shape.n_rows, shape.n_values,
               shape.n_columns, shape.glu ? " glu" : "    ", ggml);
-  const std::int32_t n = n_mat_vec_variants(matrices.mat_vec(0), card);
+  const std::int32_t n = shape.n_columns > kMatVecColumns
+                             ? (why_no_mat_mat(matrices.mat_vec(0), card).empty() ? 1 : 0)
+                             : n_mat_vec_variants(matrices.mat_vec(0), card);
+  if (n == 0) {
+    std::printf(" | none of ours\n");
+    return;
+  }
   std::int32_t best = 0;
   std::vector<double> us;
   for (std::int32_t variant = 0; variant < n; ++variant) {
@@ -326,7 +364,8 @@ int main(int argc, char** argv) {
                 card.n_multiprocessors, copied / 1e3);
     for (const Shape& shape : kShapes) {
       const bool is_asked = argc < 2 || std::strcmp(argv[1], shape.format) == 0 ||
-                            (std::strcmp(argv[1], "prompts") == 0 && shape.order_columns > 1);
+                            (std::strcmp(argv[1], "prompts") == 0 && shape.order_columns > 1) ||
+                            (std::strcmp(argv[1], "crowds") == 0 && shape.n_columns > 8);
       if (!is_asked) continue;
       measure(shape, backend, card, copied, stream);
     }

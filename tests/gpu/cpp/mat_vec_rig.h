@@ -9,7 +9,9 @@
 #include <stdexcept>
 #include <vector>
 
+#include "device/kernels/mat_mat.h"
 #include "device/kernels/mat_vec.h"
+#include "device/kernels/rows/batch_records.h"
 #include "device/kernels/rows/row_rounding.h"
 #include "device/kernels/rows/tensor_records.h"
 #include "device/state/cuda_memory.h"
@@ -45,6 +47,35 @@ struct GgmlBackend {
   GgmlBackend(const GgmlBackend&) = delete;
   GgmlBackend& operator=(const GgmlBackend&) = delete;
 };
+
+// What products of more than eight columns keep.
+class ProductMemory {
+ public:
+  explicit ProductMemory(const Card& card) {
+    const std::size_t n_sums = mat_mat_sum_bytes(kMatMatColumns, card);
+    cuda_check(cudaMalloc(&memory_.sums, n_sums), "cudaMalloc");
+    cuda_check(cudaMalloc(&memory_.arrivals, 4 * kMatMatArrivals), "cudaMalloc");
+    cuda_check(cudaMemset(memory_.sums, 0xff, n_sums), "cudaMemset");
+    cuda_check(cudaMemset(memory_.arrivals, 0, 4 * kMatMatArrivals), "cudaMemset");
+  }
+  ~ProductMemory() {
+    cudaFree(memory_.sums);
+    cudaFree(memory_.arrivals);
+  }
+  ProductMemory(const ProductMemory&) = delete;
+  ProductMemory& operator=(const ProductMemory&) = delete;
+
+  [[nodiscard]] const MatMatMemory& get() const { return memory_; }
+
+ private:
+  MatMatMemory memory_;
+};
+
+inline std::size_t records_bytes_of(int n_values, int n_columns) {
+  return static_cast<std::size_t>(n_columns > kMatVecColumns
+                                      ? batch_record_bytes(n_values, n_columns)
+                                      : record_bytes(n_values));
+}
 
 // A graph with memory of its own on the device.
 class GgmlGraph {
@@ -141,7 +172,7 @@ class GpuCase {
         cudaMalloc(&rounded_, n_vectors * static_cast<std::size_t>(q8_blocks(product.n_values)) *
                                   sizeof(Q8Block)),
         "cudaMalloc");
-    cuda_check(cudaMalloc(&records_, static_cast<std::size_t>(record_bytes(product.n_values))),
+    cuda_check(cudaMalloc(&records_, records_bytes_of(product.n_values, product.n_columns)),
                "cudaMalloc");
     cuda_check(cudaMalloc(&added_, 8 * added_values_.size() + 4), "cudaMalloc");
     cuda_check(cudaMalloc(&out_, out_bytes()), "cudaMalloc");
@@ -209,7 +240,7 @@ class GpuCase {
     made.glu = product_.glu;
     if (is_quantised(*product_.format)) {
       made.input_q8 = rounded_;
-      made.input_records = records();
+      made.input_records = records().data;
       made.input_stride = q8_blocks(product_.n_values);
     } else {
       made.input = inputs_;
@@ -231,7 +262,8 @@ class GpuCase {
     return download<float>(out_, out_bytes() / 4);
   }
 
-  std::vector<float> by_us(const MatVec& made, const Card& card) {
+  // memory: for more than eight columns.
+  std::vector<float> by_us(const MatVec& made, const Card& card, const MatMatMemory& memory = {}) {
     forget();
     enqueue_row_rounding({.input = inputs_,
                           .input_stride = product_.n_values,
@@ -240,8 +272,11 @@ class GpuCase {
                           .rounded = rounded_,
                           .records = records()},
                          card, nullptr);
-    enqueue_mat_vec(made, card, nullptr);
-    cuda_check(cudaDeviceSynchronize(), "mat-vec");
+    if (product_.n_columns > kMatVecColumns)
+      enqueue_mat_mat(made, memory, card, nullptr);
+    else
+      enqueue_mat_vec(made, card, nullptr);
+    cuda_check(cudaDeviceSynchronize(), "product");
     return outputs();
   }
 
@@ -252,9 +287,10 @@ class GpuCase {
                                   : floats(product_.n_columns);
   }
   // Of every second product: of the others a kernel makes them by itself.
-  [[nodiscard]] std::uint8_t* records() const {
+  [[nodiscard]] RecordRows records() const {
+    if (product_.n_columns > kMatVecColumns) return {records_, record_eights(product_.n_columns)};
     const bool has = (product_.n_values / 32 + product_.n_columns) % 2 == 0;
-    return has && product_.n_columns > 1 && product_.n_experts == 0 ? records_ : nullptr;
+    return {has && product_.n_columns > 1 && product_.n_experts == 0 ? records_ : nullptr, 0};
   }
   [[nodiscard]] std::size_t out_bytes() const {
     return 4 * floats(product_.n_rows) * floats(std::max(product_.n_columns, product_.n_experts));

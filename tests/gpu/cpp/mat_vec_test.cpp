@@ -1,7 +1,8 @@
 // The mat-vec kernels against ggml's own, bit by bit, on the card: every format, length, end,
 // number of columns and build.
 //
-//   mat_vec_test [FORMAT]    without one: all, and those that share launches; "pairs": only these
+//   mat_vec_test [FORMAT]    without one: all, and those that share launches; "pairs": only these;
+//                            "crowds": only more than eight columns
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -68,6 +69,55 @@ void compare(const GpuProduct& product, GgmlBackend& backend, const Card& card, 
                 static_cast<int>(product.glu), product.n_experts, product.wild ? " wild" : "",
                 made.variant);
     tell(found, expected.size());
+  }
+}
+
+// More than eight columns, in ggml's order for so many.
+void compare_many(const GpuProduct& product, GgmlBackend& backend, const Card& card,
+                  const ProductMemory& memory, Totals& totals) {
+  GpuCase both(product, backend, static_cast<std::uint32_t>(totals.products) + 1);
+  const MatVec made = both.mat_vec();
+  ++totals.products;
+  if (const std::string why = why_no_mat_mat(made, card); !why.empty()) {
+    std::printf("%s K %d: ggml's: %s\n", product.format->name, product.n_values, why.c_str());
+    return;
+  }
+  const std::vector<float> expected = both.by_ggml();
+  // Twice: counters are zero again behind a launch.
+  for (int turn = 0; turn < 2; ++turn) {
+    ++totals.launches;
+    const Difference found = difference(both.by_us(made, card, memory.get()), expected);
+    if (found.n == 0) continue;
+    ++totals.wrong;
+    std::printf("%s K %d rows %d columns %d end %d glu %d turn %d: ", product.format->name,
+                product.n_values, product.n_rows, product.n_columns, static_cast<int>(product.end),
+                static_cast<int>(product.glu), turn);
+    tell(found, expected.size());
+  }
+}
+
+void compare_crowds(const GgmlFormat& format, GgmlBackend& backend, const Card& card,
+                    Totals& totals) {
+  const ProductMemory memory(card);
+  // Tiles that are parts, parts of several tiles and of none, and rows that are no whole tiles.
+  for (const int n_rows : {64, 517, 1024, 4096, 15616, 20001}) {
+    for (const int n_values : {256, 2048, 4096, 14336}) {
+      if (std::int64_t{n_rows} * n_values > 100'000'000) continue;
+      for (const int n_columns : {9, 16, 19, 32}) {
+        GpuProduct product = {.format = &format,
+                              .n_values = n_values,
+                              .n_rows = n_rows,
+                              .n_columns = n_columns,
+                              .order_columns = n_columns};
+        compare_many(product, backend, card, memory, totals);
+        product.end = MatVecEnd::kAdded;
+        compare_many(product, backend, card, memory, totals);
+        product.end = MatVecEnd::kGlu;
+        product.n_matrices = 2;
+        product.glu = n_columns % 2 == 0 ? GluKind::kSwiglu : GluKind::kGeglu;
+        compare_many(product, backend, card, memory, totals);
+      }
+    }
   }
 }
 
@@ -198,6 +248,14 @@ int main(int argc, char** argv) {
       std::printf("%s: %d products, %d launches, %d differ\n", format.name,
                   totals.products - before.products, totals.launches - before.launches,
                   totals.wrong - before.wrong);
+      std::fflush(stdout);
+    }
+    for (const char* name : {"Q4_K", "Q5_K", "Q6_K", "Q8_0"}) {
+      if (argc > 1 && std::strcmp(argv[1], "crowds") != 0) break;
+      const Totals before = totals;
+      compare_crowds(format_named(name), backend, card, totals);
+      std::printf("%s: %d products of many columns, %d differ\n", name,
+                  totals.products - before.products, totals.wrong - before.wrong);
       std::fflush(stdout);
     }
     for (const int n_columns : {1, 2, 4, 8}) {

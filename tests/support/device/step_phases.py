@@ -30,7 +30,7 @@ def step_phases_program() -> Path:
 def phase_launcher_program() -> Path:
     """Runs the kernels of a step's phases on the CPU, by their arguments.
 
-    `PROGRAM MODEL [TOKENS [OUTPUTS]]`
+    `PROGRAM MODEL [TOKENS [OUTPUTS [alone]]]`
 
     Raises: as step_phases_program().
     """

@@ -158,13 +158,16 @@ def test_several_tokens_in_phases(
 
 
 # More than eight rows have the bits that each has alone, and products by eight of them.
-@pytest.mark.parametrize(("n_tokens", "n_outputs"), [(1, 1), (5, 1), (2, 2), (5, 5), (20, 20)])
+@pytest.mark.parametrize(
+    ("n_tokens", "n_outputs", "kind"),
+    [(1, 1, ""), (5, 1, ""), (2, 2, ""), (5, 5, ""), (20, 20, ""), (20, 20, "alone")],
+)
 @pytest.mark.parametrize("architecture", FIRST_LAYER)
 def test_kernels_are_asked_for_what_the_step_computes(
-    launcher: Path, architecture: str, n_tokens: int, n_outputs: int, model_of: ModelOf
+    launcher: Path, architecture: str, n_tokens: int, n_outputs: int, kind: str, model_of: ModelOf
 ) -> None:
     done = subprocess.run(
-        [launcher, model_of(architecture), str(n_tokens), str(n_outputs)],
+        [launcher, model_of(architecture), str(n_tokens), str(n_outputs), kind],
         capture_output=True,
         text=True,
         timeout=100,

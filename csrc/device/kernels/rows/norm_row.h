@@ -42,9 +42,9 @@ struct NormRow {
   std::int32_t n_values = 0;
   std::int32_t n_rows = 1;
   bool next_is_ours = false;   // the next kernel waits before it reads (launch.cuh)
-  Q8Block* rounded = nullptr;  // the last norm's values, q8_blocks(n_values) a row; nullptr: not
-                               // wanted
-  std::uint8_t* records = nullptr;  // the same rows as columns of these (tensor_records.h)
+  Q8Block* rounded = nullptr;  // the last norm's values, q8_blocks(n_values) a row, unless there
+                               // are batch records; nullptr: not wanted
+  RecordRows records;          // the same rows as columns of these
 };
 
 // A row is in the registers of its threads, of a block or of a cluster of blocks.

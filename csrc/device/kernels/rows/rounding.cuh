@@ -3,6 +3,7 @@
 
 #include "device/kernels/ggml_device.cuh"
 #include "device/kernels/q8_row.h"
+#include "device/kernels/rows/batch_records.h"
 #include "device/kernels/rows/tensor_records.h"
 
 namespace unpaced {
@@ -24,6 +25,8 @@ struct RecordColumn {
   std::uint8_t* records = nullptr;  // nullptr: nowhere
   int column = 0;
   bool of_bytes = false;
+  int n_eights = 0;  // batch records, in these alone: columns of so many eights, and
+  int n_blocks = 0;  // the row's blocks without its padding
 
   template <class Record>
   __device__ __forceinline__ std::uint8_t* record_of(int number) const {
@@ -114,17 +117,51 @@ struct RecordColumn {
 };
 
 // Row `row` of many: a column of the records of its eight.
-__device__ __forceinline__ RecordColumn record_column(std::uint8_t* records, int row,
+__device__ __forceinline__ RecordColumn record_column(const RecordRows& rows, int row,
                                                       int n_values) {
-  if (records == nullptr) return {};
-  return {records + row / kRecordColumns * record_bytes(n_values), row % kRecordColumns,
-          has_byte_records(n_values)};
+  if (rows.data == nullptr) return {};
+  const int eight = row / kRecordColumns, column = row % kRecordColumns;
+  if (rows.n_eights > 0) {
+    return {rows.data + eight * BatchRecord::kBytes, column, false, rows.n_eights,
+            n_values / kQ8Values};
+  }
+  return {rows.data + eight * record_bytes(n_values), column, has_byte_records(n_values)};
+}
+
+// quantize_mmq_q8_1 of ggml-cuda's quantize.cu, whose threads have four values each. The whole warp
+// calls it, for block `number` of the row.
+__device__ __forceinline__ void round_to_batch(float value, const RecordColumn& column,
+                                               int number) {
+  const float largest = warp_reduce_max<QK8_1>(fabsf(value));
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float one = __shfl_sync(0xffffffff, value, lane / 4 * 4 + i);
+    sum = i == 0 ? one : sum + one;
+  }
+#pragma unroll
+  for (int offset = 16; offset >= 4; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);
+  if (number >= column.n_blocks) return;
+  constexpr int kBlocks = BatchRecord::kValues / kQ8Values;
+  const int group = number % kBlocks;
+  std::uint8_t* record =
+      column.records + number / kBlocks * column.n_eights * std::int64_t{BatchRecord::kBytes};
+  const float inverse = 127.0f / largest;
+  record[BatchRecord::value_at(column.column, group, lane)] =
+      static_cast<std::uint8_t>(static_cast<int8_t>(roundf(value * inverse)));
+  if (lane != 0) return;
+  const float scale = 1.0f / inverse;
+  *reinterpret_cast<half*>(record + BatchRecord::scale_at(column.column, group)) = scale;
+  *reinterpret_cast<half*>(record + BatchRecord::sum_at(column.column, group)) = sum;
+  *reinterpret_cast<float*>(record + BatchRecord::float_at(column.column, group)) = scale;
 }
 
 // quantize_q8_1 of ggml-cuda's quantize.cu, of values that are in registers. The whole warp calls
 // it; its divisions are approximate (-use_fast_math), as there. `number` is the block's in its row.
 __device__ __forceinline__ void round_block(float value, Q8Block* to,
                                             const RecordColumn& column = {}, int number = 0) {
+  if (column.n_eights > 0) return round_to_batch(value, column, number);
   const float largest = warp_reduce_max<QK8_1>(fabsf(value));
   const float sum = warp_reduce_sum<QK8_1>(value);
   auto* block = reinterpret_cast<block_q8_1*>(to);
@@ -170,6 +207,13 @@ __device__ __forceinline__ float reduce_each(const float (&values)[kValues], Joi
 template <int kBlocks>
 __device__ __forceinline__ void round_blocks(const float* values, Q8Block* to, int stride, int n,
                                              const RecordColumn& column, int number) {
+  if (column.n_eights > 0) {
+#pragma unroll
+    for (int k = 0; k < kBlocks; ++k) {
+      if (k < n) round_to_batch(values[k], column, number + k * stride);
+    }
+    return;
+  }
   constexpr int kLanesEach = 32 / kBlocks;
   float magnitudes[kBlocks];
   float summands[kBlocks];

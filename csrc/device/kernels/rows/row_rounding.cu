@@ -21,7 +21,7 @@ __device__ Q8Block* block_of(Q8Block* rounded, int n_values) {
   return rounded + (blockIdx.y * n_with_padding(n_values) + column()) / kQ8Values;
 }
 
-__device__ RecordColumn column_of(std::uint8_t* records, int n_values) {
+__device__ RecordColumn column_of(const RecordRows& records, int n_values) {
   return record_column(records, static_cast<int>(blockIdx.y), n_values);
 }
 

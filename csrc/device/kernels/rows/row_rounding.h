@@ -19,10 +19,9 @@ struct RowRounding {
   std::int64_t input_stride = 0;  // from a row to the next, in floats
   std::int32_t n_values = 0;      // a row
   std::int32_t n_rows = 1;
-  bool next_is_ours = false;        // the next kernel waits before it reads (launch.cuh)
-  Q8Block* rounded = nullptr;       // rows q8_blocks(n_values) apart
-  std::uint8_t* records = nullptr;  // the rows as their columns (tensor_records.h); nullptr: nobody
-                                    // reads them
+  bool next_is_ours = false;   // the next kernel waits before it reads (launch.cuh)
+  Q8Block* rounded = nullptr;  // rows q8_blocks(n_values) apart, unless in batch records
+  RecordRows records;          // the rows as their columns
 };
 
 // One launch. Throws std::runtime_error if it cannot be made.
@@ -35,12 +34,12 @@ struct GateRow {
   std::int32_t n_values = 0;
   std::int32_t n_rows = 1;  // behind one another, in and out
   GluKind glu = GluKind::kSwiglu;
-  float alpha = 0;                  // kSwigluOai
-  float limit = 0;                  // kSwigluOai, kSwigluClamp
-  bool next_is_ours = false;        // as RowRounding has it
-  float* out = nullptr;             // nullptr: nobody reads it
-  Q8Block* rounded = nullptr;       // q8_blocks(n_values) a row; nullptr: not wanted
-  std::uint8_t* records = nullptr;  // as RowRounding has them
+  float alpha = 0;             // kSwigluOai
+  float limit = 0;             // kSwigluOai, kSwigluClamp
+  bool next_is_ours = false;   // as RowRounding has it
+  float* out = nullptr;        // nullptr: nobody reads it
+  Q8Block* rounded = nullptr;  // q8_blocks(n_values) a row; nullptr: not wanted
+  RecordRows records;          // as RowRounding has them
 };
 
 void enqueue_gate_row(const GateRow& row, const Card& card, CUstream_st* stream);

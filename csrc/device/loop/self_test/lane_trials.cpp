@@ -61,21 +61,21 @@ void LaneTrials::check(LaneStepReport& report) {
   } catch (const EngineLost&) {
     throw;
   } catch (const std::exception& e) {
-    if (step_.has_rows_as_alone()) {
-      throw;
-    } else if (step_.has_own(report.n_rows)) {
-      leave_to_ggml(report, e.what());
-    } else if (loop_.n_graph_rows(n_rows) != report.n_rows) {
-      clear_loop();
+    const std::int32_t n_graph_rows = loop_.n_graph_rows(n_rows);
+    if (step_.has_rows_as_alone()) throw;
+    clear_loop();
+    if (step_.why_ggml(n_graph_rows).empty() && step_.has_own(n_graph_rows)) {
+      step_.leave_rows(n_graph_rows, e.what());
+    } else if (n_graph_rows != report.n_rows) {
       loop_.stop_padding();
-      test_.check(n_rows);
     } else {
       throw;
     }
+    return check(report);
   }
   report.n_graph_rows = loop_.n_graph_rows(n_rows);
-  if (report.why.empty()) report.why = step_.why_ggml(report.n_rows);
-  if (report.why.empty() && !step_.has_own(report.n_rows)) {
+  if (report.why.empty()) report.why = step_.why_ggml(report.n_graph_rows);
+  if (report.why.empty() && !step_.has_own(report.n_graph_rows)) {
     report.why = "there are no kernels of ours for such a step";
   }
 }
@@ -84,15 +84,15 @@ void LaneTrials::measure(LaneStepReport& report) {
   if (!report.why.empty()) return;
   const auto n_rows = static_cast<std::size_t>(report.n_rows);
   report.own_us = kMicroseconds * test_.step_seconds(n_rows, limit_);
-  step_.leave_rows(report.n_rows, "they are measured");
+  step_.leave_rows(report.n_graph_rows, "they are measured");
   report.ggml_us = kMicroseconds * test_.step_seconds(n_rows, limit_);
-  step_.leave_rows(report.n_rows, "");
+  step_.leave_rows(report.n_graph_rows, "");
 }
 
 void LaneTrials::leave_to_ggml(LaneStepReport& report, const std::string& why) {
   if (!report.why.empty()) return;
   report.why = why;
-  step_.leave_rows(report.n_rows, why);
+  step_.leave_rows(report.n_graph_rows, why);
   clear_loop();
   test_.check(static_cast<std::size_t>(report.n_rows));
 }

@@ -17,13 +17,17 @@ struct PlacedMatVec {
   MatVec mat_vec;
 };
 
+// Products of more columns have one build.
 std::vector<PlacedMatVec> mat_vecs_of(const StepPhase& phase) {
   std::vector<PlacedMatVec> all;
+  const auto add = [&all](std::size_t i, const MatVec& mat_vec) {
+    if (mat_vec.order_columns <= kMatVecColumns) all.push_back({i, mat_vec});
+  };
   for (std::size_t i = 0; i < phase.launches.size(); ++i) {
     if (const auto* products = std::get_if<ProductLaunch>(&phase.launches[i])) {
-      all.push_back({i, mat_vec_of(products->parts)});
+      add(i, mat_vec_of(products->parts));
     } else if (const auto* gated = std::get_if<GatedLaunch>(&phase.launches[i])) {
-      all.push_back({i, mat_vec_of(gated->part)});
+      add(i, mat_vec_of(gated->part));
     }
   }
   return all;

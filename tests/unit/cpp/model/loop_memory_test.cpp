@@ -87,10 +87,11 @@ TEST(rows_of_kernels_of_ours_are_kept_rounded) {
   const std::size_t row = device(1, 256, false) - device(0, 256, false);
   // Of a 1B: norm, attention's row and norm with records of halves, 8192 values of the same.
   CHECK(row > std::size_t{16 * (3 * 2048 + 8192) * 15 / 4});
-  CHECK_EQ(device(32, 256, false) - device(0, 256, false), 32 * row);
-  // Two parts of attention, and no more than 64.
-  CHECK_EQ(device(32, 256, true) - device(32, 256, false), std::size_t{32 * 2048 * 4 * 2});
-  CHECK_EQ(device(32, 1 << 16, true) - device(32, 1 << 16, false), std::size_t{32 * 2048 * 4 * 64});
+  CHECK_EQ(device(32, 256, true) - device(0, 256, true), 32 * row + 32UL * 2048 * 4 * 2);
+  // No more than 64 parts of attention.
+  CHECK_EQ(device(32, 1 << 16, true) - device(0, 1 << 16, true), 32 * row + 32UL * 2048 * 4 * 64);
+  // Products of more than eight rows, unless these are multiplied by eights.
+  CHECK_EQ(device(32, 256, false) - device(0, 256, false), 32 * row + (16UL << 20U));
 }
 
 }  // namespace

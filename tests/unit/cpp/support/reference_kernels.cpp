@@ -12,13 +12,17 @@
 #include "device/kernels/experts/expert_choice.h"
 #include "device/kernels/head_attention.h"
 #include "device/kernels/head_rope.h"
+#include "device/kernels/mat_mat.h"
 #include "device/kernels/mat_vec.h"
+#include "device/kernels/rows/batch_records.h"
 #include "device/kernels/rows/norm_row.h"
 #include "device/kernels/rows/row_rounding.h"
 #include "device/kernels/rows/tensor_records.h"
 
 namespace unpaced {
 namespace {
+
+constexpr std::size_t kProductBytes = 4096;
 
 void round_row(const float* from, std::int64_t n, Q8Block* to) {
   for (std::int64_t block = 0; block < q8_blocks(n); ++block) {
@@ -230,12 +234,23 @@ std::vector<double> attended(const HeadAttention& task, std::int32_t head) {
 
 // Records are for tensor cores, which these kernels have not: how many columns they have is left in
 // their place, and who multiplies looks whether it is what it was promised.
-void leave_records(std::uint8_t* records, std::int32_t n_columns, std::int64_t n_values) {
+void leave_records(const RecordRows& rows, std::int32_t n_columns, std::int64_t n_values) {
+  const bool is_batch = rows.n_eights > 0;
+  if (is_batch && rows.n_eights != record_eights(n_columns))
+    throw std::runtime_error("records of another number of columns");
+  std::uint8_t* records = rows.data;
   for (std::int32_t first = 0; records != nullptr && first < n_columns; first += kRecordColumns) {
-    const std::int32_t n = std::min(kRecordColumns, n_columns - first);
+    const std::int32_t n = is_batch ? n_columns : std::min(kRecordColumns, n_columns - first);
     std::memcpy(records, &n, sizeof n);
-    records += record_bytes(n_values);
+    records += is_batch ? std::int64_t{BatchRecord::kBytes} : record_bytes(n_values);
   }
+}
+
+void look_at_columns(const MatVec& mat_vec, bool wanted) {
+  std::int32_t n_columns = 0;
+  if (wanted) std::memcpy(&n_columns, mat_vec.input_records, sizeof n_columns);
+  if (wanted && n_columns != mat_vec.n_columns)
+    throw std::runtime_error("records of another number of columns");
 }
 
 void look_at_records(const MatVec& mat_vec, const Card& card) {
@@ -243,10 +258,30 @@ void look_at_records(const MatVec& mat_vec, const Card& card) {
                       takes_records(mat_vec.matrices[0].format, card);
   if ((mat_vec.input_records != nullptr) != wanted)
     throw std::runtime_error(wanted ? "nobody has made records" : "records that nobody reads");
-  std::int32_t n_columns = 0;
-  if (wanted) std::memcpy(&n_columns, mat_vec.input_records, sizeof n_columns);
-  if (wanted && n_columns != mat_vec.n_columns)
-    throw std::runtime_error("records of another number of columns");
+  look_at_columns(mat_vec, wanted);
+}
+
+// Columns, or experts.
+void multiply(const MatVec& mat_vec) {
+  const bool chosen = mat_vec.experts != nullptr;
+  for (std::int32_t k = 0; k < (chosen ? mat_vec.n_experts : mat_vec.n_columns); ++k) {
+    const std::int64_t expert = chosen ? mat_vec.experts[k] : 0;
+    const std::int32_t column = chosen ? 0 : k;
+    const std::vector<float> input = input_of(mat_vec, mat_vec.expert_has_input || !chosen ? k : 0);
+    const bool gated = mat_vec.end == MatVecEnd::kGlu;
+    for (std::int32_t m = gated ? 1 : 0; m < mat_vec.n_matrices; ++m) {
+      const MatVecMatrix& matrix = mat_vec.matrices[static_cast<std::size_t>(m)];
+      // In a row of its own: what is added may lie there.
+      std::vector<float> out;
+      for (std::int32_t row = 0; row < matrix.n_rows; ++row) {
+        const float up = product_of(mat_vec, matrix, {expert, column}, row, input);
+        const float gate =
+            gated ? product_of(mat_vec, mat_vec.matrices[0], {expert, column}, row, input) : 0.0F;
+        out.push_back(gated ? activated(mat_vec.glu, gate, up, 1.702F, 7.0F) : up);
+      }
+      std::ranges::copy(out, matrix.out + k * matrix.out_stride);
+    }
+  }
 }
 
 }  // namespace
@@ -319,28 +354,24 @@ bool takes_records(WeightFormat format, const Card& card) {
   return card.code >= 90 && (format == WeightFormat::kQ4_K || format == WeightFormat::kQ8_0);
 }
 
+std::size_t mat_mat_sum_bytes(std::int32_t, const Card&) noexcept { return kProductBytes; }
+
+std::string why_no_mat_mat(const MatVec& product, const Card&) {
+  if (product.input_q8 == nullptr) return "many columns of such weights";
+  return product.n_values % BatchRecord::kValues == 0 ? "" : "its rows are no whole steps";
+}
+
+void enqueue_mat_mat(const MatVec& product, const MatMatMemory& memory, const Card&, CUstream_st*) {
+  look_at_columns(product, true);
+  // Whatever lay there.
+  std::memset(memory.sums, 0xff, kProductBytes);
+  std::memset(memory.arrivals, 0, kMatMatArrivals * sizeof(std::uint32_t));
+  multiply(product);
+}
+
 void enqueue_mat_vec(const MatVec& mat_vec, const Card& card, CUstream_st*) {
   look_at_records(mat_vec, card);
-  // Columns, or experts.
-  const bool chosen = mat_vec.experts != nullptr;
-  for (std::int32_t k = 0; k < (chosen ? mat_vec.n_experts : mat_vec.n_columns); ++k) {
-    const std::int64_t expert = chosen ? mat_vec.experts[k] : 0;
-    const std::int32_t column = chosen ? 0 : k;
-    const std::vector<float> input = input_of(mat_vec, mat_vec.expert_has_input || !chosen ? k : 0);
-    const bool gated = mat_vec.end == MatVecEnd::kGlu;
-    for (std::int32_t m = gated ? 1 : 0; m < mat_vec.n_matrices; ++m) {
-      const MatVecMatrix& matrix = mat_vec.matrices[static_cast<std::size_t>(m)];
-      // In a row of its own: what is added may lie there.
-      std::vector<float> out;
-      for (std::int32_t row = 0; row < matrix.n_rows; ++row) {
-        const float up = product_of(mat_vec, matrix, {expert, column}, row, input);
-        const float gate =
-            gated ? product_of(mat_vec, mat_vec.matrices[0], {expert, column}, row, input) : 0.0F;
-        out.push_back(gated ? activated(mat_vec.glu, gate, up, 1.702F, 7.0F) : up);
-      }
-      std::ranges::copy(out, matrix.out + k * matrix.out_stride);
-    }
-  }
+  multiply(mat_vec);
 }
 
 void enqueue_head_attention(const HeadAttention& task, const Card&, CUstream_st*) {

@@ -32,6 +32,7 @@ constexpr float kAttentionTolerance = 1e-2F;
 std::string model_path = UNPACED_DEFAULT_TEST_MODEL;
 std::int32_t n_tokens = 1;
 std::int32_t n_outputs = 1;
+bool as_alone = false;
 
 // What the phase leaves to later ones: floats, rows of the cache, the experts that were chosen.
 std::vector<std::vector<float>> left_by(const StepGraph& graph, const StepPhase& phase) {
@@ -95,7 +96,7 @@ bool keeps_floats(const StepPhase& phase) {
 TEST(kernels_are_asked_for_what_the_step_computes) {
   const RecordedStep step(model_path, GGML_TYPE_F16, n_tokens, n_outputs);
   StepGraph graph(step.nodes());
-  if (n_tokens > kStepTokens) graph.have_rows_as_alone();
+  if (as_alone) graph.have_rows_as_alone();
   const Card card{.compute = 90, .code = 90, .n_multiprocessors = 132, .shared_bytes_max = 232448};
   OwnKernels kernels(card);
   AttentionParts parts;
@@ -104,8 +105,9 @@ TEST(kernels_are_asked_for_what_the_step_computes) {
   }
   kernels.know(parts);
   const std::vector<StepPhase> phases = plan_phases(graph, kernels);
-  ValuePlaces places(graph, phases,
-                     [&card](const ProductPart& part) { return takes_records(part, card); });
+  ValuePlaces places(
+      graph, phases, [&card](const ProductPart& part) { return takes_records(part, card); },
+      mat_mat_sum_bytes(static_cast<std::int32_t>(n_tokens), card));
   std::vector<std::byte> scratch(places.n_bytes(), std::byte{0xff});
   places.begin_at(scratch.data());
   const MatVecChoices choices;
@@ -156,5 +158,6 @@ int main(int argc, char** argv) {
   if (argc > 1) model_path = argv[1];
   if (argc > 2) n_tokens = std::stoi(argv[2]);
   if (argc > 3) n_outputs = std::stoi(argv[3]);
+  if (argc > 4) as_alone = std::string(argv[4]) == "alone";
   return unpaced::test::run_all(1, argv);
 }

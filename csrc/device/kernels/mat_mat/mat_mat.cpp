@@ -1,0 +1,134 @@
+// Which products of many columns are ours, and their launches.
+#include "device/kernels/mat_mat.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "device/kernels/mat_mat/formats.h"
+#include "device/kernels/rows/batch_records.h"
+
+namespace unpaced {
+namespace mat_mat {
+namespace {
+
+struct Format {
+  WeightFormat name;
+  std::int32_t step_bytes;  // of a row
+  std::int32_t row_steps;   // whose multiple a row's steps are
+  std::int32_t row_pitch;   // in shared memory
+  LaunchFormat launch;
+};
+
+// The compute capability for which ggml has other tiles.
+constexpr std::int32_t kOtherTiles = 100;
+
+constexpr std::array<Format, 4> kFormats = {{
+    {WeightFormat::kQ4_K, 144, 1, 144, launch_q4_k},
+    {WeightFormat::kQ5_K, 176, 1, 176, launch_q5_k},
+    {WeightFormat::kQ6_K, 210, 8, 240, launch_q6_k},
+    {WeightFormat::kQ8_0, 272, 1, 272, launch_q8_0},
+}};
+
+const Format* find_format(WeightFormat name) {
+  const auto* found = std::ranges::find(kFormats, name, &Format::name);
+  return found == kFormats.end() ? nullptr : found;
+}
+
+std::span<const MatVecMatrix> matrices_of(const MatVec& product) {
+  return std::span(product.matrices).first(static_cast<std::size_t>(product.n_matrices));
+}
+
+std::string why_no_matrix(const MatVecMatrix& matrix, const MatVec& product, const Card& card) {
+  const Format* format = find_format(matrix.format);
+  if (format == nullptr) return "many columns of such weights";
+  if (matrix.n_rows <= 0) return "a matrix has no rows";
+  const std::int32_t n_steps = product.n_values / kStepValues;
+  if (product.n_values % kStepValues != 0 || n_steps % format->row_steps != 0)
+    return "its rows are no whole steps";
+  if (matrix.row_bytes != std::int64_t{n_steps} * format->step_bytes ||
+      reinterpret_cast<std::uintptr_t>(matrix.weights) % 16 != 0)
+    return "its weights are not aligned";
+  const std::int32_t bytes = stage_bytes(format->row_pitch, product.end == MatVecEnd::kGlu ? 2 : 1,
+                                         warp_eights(product.n_columns));
+  if (n_stages(bytes) * bytes > card.shared_bytes_max)
+    return "the card has too little shared memory for many columns";
+  const Division division = divide(matrix.n_rows, product.n_values, card.n_multiprocessors);
+  // Steps times parts are counted in 32 bits.
+  const auto n_steps_all = std::int64_t{division.n_tiles} * division.n_steps + 1;
+  if (n_steps_all * (division.n_parts + 1) > UINT32_MAX) return "a matrix has too many rows";
+  return "";
+}
+
+Task task_of(const MatVec& product, WeightFormat format, const MatMatMemory& memory,
+             const Card& card) {
+  Task task = {};
+  std::int32_t n = 0, n_tiles = 0;
+  for (const MatVecMatrix& matrix : matrices_of(product)) {
+    if (matrix.format != format) continue;
+    TaskMatrix& made = task.matrices[n++];
+    made = {.weights = static_cast<const std::uint8_t*>(matrix.weights),
+            .added = matrix.added,
+            .out = matrix.out,
+            .out_stride = matrix.out_stride,
+            .added_stride = matrix.added_stride,
+            .n_rows = matrix.n_rows,
+            .first_tile = n_tiles,
+            .division = divide(matrix.n_rows, product.n_values, card.n_multiprocessors)};
+    n_tiles += made.division.n_tiles;
+    task.row_bytes = static_cast<std::int32_t>(matrix.row_bytes);
+  }
+  task.n_streams = product.end == MatVecEnd::kGlu ? 1 : n;
+  task.n_columns = product.n_columns;
+  task.n_eights = record_eights(product.n_columns);
+  task.records = product.input_records;
+  task.sums = reinterpret_cast<float*>(memory.sums);
+  task.arrivals = memory.arrivals;
+  task.glu = product.glu;
+  task.glu_limit = product.glu_limit;
+  return task;
+}
+
+}  // namespace
+}  // namespace mat_mat
+
+std::size_t mat_mat_sum_bytes(std::int32_t n_columns, const Card& card) noexcept {
+  // Of each matrix a multiprocessor has two parts' sums of a tile at most.
+  return std::size_t{2} * kMatVecMatrices * static_cast<std::size_t>(card.n_multiprocessors) *
+         mat_mat::kTileRows * kRecordColumns * static_cast<std::size_t>(record_eights(n_columns)) *
+         sizeof(float);
+}
+
+std::string why_no_mat_mat(const MatVec& product, const Card& card) {
+  if (card.code < 80 || card.compute >= mat_mat::kOtherTiles) return "many columns on such a card";
+  if (product.experts != nullptr) return "experts have one column";
+  if (product.n_columns <= kMatVecColumns || product.n_columns > kMatMatColumns)
+    return "the columns are too few or too many";
+  std::int32_t n_tiles = 0;
+  for (const MatVecMatrix& matrix : mat_mat::matrices_of(product)) {
+    if (std::string why = mat_mat::why_no_matrix(matrix, product, card); !why.empty()) return why;
+    n_tiles += (matrix.n_rows + mat_mat::kTileRows - 1) / mat_mat::kTileRows;
+  }
+  const bool is_gated = product.end == MatVecEnd::kGlu;
+  if (is_gated &&
+      (product.n_matrices != 2 || product.matrices[0].n_rows != product.matrices[1].n_rows ||
+       product.matrices[0].format != product.matrices[1].format))
+    return "gate and up are not two matrices of one shape";
+  if (n_tiles * mat_mat::kWarps > kMatMatArrivals) return "a matrix has too many rows";
+  return "";
+}
+
+void enqueue_mat_mat(const MatVec& product, const MatMatMemory& memory, const Card& card,
+                     CUstream_st* stream) {
+  const auto matrices = mat_mat::matrices_of(product);
+  for (const mat_mat::Format& format : mat_mat::kFormats) {
+    const auto is_of_it = [&](const MatVecMatrix& m) { return m.format == format.name; };
+    if (std::ranges::none_of(matrices, is_of_it)) continue;
+    mat_mat::Task task = mat_mat::task_of(product, format.name, memory, card);
+    task.next_is_ours = product.next_is_ours || !is_of_it(matrices.back());
+    format.launch(task, product.end == MatVecEnd::kGlu, card, stream);
+  }
+}
+
+}  // namespace unpaced

@@ -1,0 +1,89 @@
+// What a launch of products computes (mat_mat.h), and how ggml divides it.
+//
+// ggml has tiles of 128 rows and steps of 256 values. All steps of all tiles, in order, are divided
+// evenly into parts, one a multiprocessor; where tiles alone keep nearly all of these busy, each is
+// a part. A part's sums of one tile are made step after step; a tile's parts are added up later.
+#pragma once
+
+#include <cstdint>
+
+#include "device/kernels/mat_vec.h"
+#include "device/kernels/rows/batch_records.h"
+
+namespace unpaced::mat_mat {
+
+inline constexpr std::int32_t kTileRows = 128;
+inline constexpr std::int32_t kStepValues = 256;
+inline constexpr std::int32_t kWarps = 16;  // of a block of threads
+
+struct Division {
+  std::int32_t n_tiles = 0;
+  std::int32_t n_steps = 0;  // of a tile
+  std::int32_t n_parts = 0;
+
+  // Part p has the steps first(p) to first(p + 1), counted over all tiles; some have none.
+  [[nodiscard]] UNPACED_RECORD std::int32_t first(std::int32_t part) const {
+    const auto n = static_cast<std::uint32_t>(n_tiles * n_steps);
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(part) * n /
+                                     static_cast<std::uint32_t>(n_parts));
+  }
+  [[nodiscard]] UNPACED_RECORD std::int32_t part_of(std::int32_t step) const {
+    const auto n = static_cast<std::uint32_t>(n_tiles * n_steps);
+    return static_cast<std::int32_t>(
+        (static_cast<std::uint32_t>(step + 1) * static_cast<std::uint32_t>(n_parts) - 1) / n);
+  }
+};
+
+[[nodiscard]] constexpr Division divide(std::int32_t n_rows, std::int32_t n_values,
+                                        std::int32_t n_multiprocessors) {
+  Division made;
+  made.n_tiles = (n_rows + kTileRows - 1) / kTileRows;
+  made.n_steps = n_values / kStepValues;
+  const std::int32_t n_rounds = (made.n_tiles + n_multiprocessors - 1) / n_multiprocessors;
+  const bool is_even = 100 * made.n_tiles / (n_multiprocessors * n_rounds) >= 90;
+  made.n_parts = is_even ? made.n_tiles : n_multiprocessors;
+  return made;
+}
+
+// A stage of shared memory has a step of a tile's rows, of two matrices where these are gate and
+// up, and of the columns, half of which a warp has.
+[[nodiscard]] constexpr std::int32_t stage_bytes(std::int32_t row_pitch, std::int32_t n_matrices,
+                                                 std::int32_t n_warp_eights) {
+  return n_matrices * kTileRows * row_pitch + 2 * n_warp_eights * BatchRecord::kBytes;
+}
+// As many as fit into what a block of compute 8.0 may have, but no more than cover the memory's
+// delay.
+[[nodiscard]] constexpr std::int32_t n_stages(std::int32_t bytes) {
+  constexpr std::int32_t kMost = 4, kSharedBytes = 160 * 1024;
+  return kSharedBytes / bytes < kMost ? kSharedBytes / bytes : kMost;
+}
+[[nodiscard]] constexpr std::int32_t warp_eights(std::int32_t n_columns) {
+  return (record_eights(n_columns) + 1) / 2;
+}
+
+struct TaskMatrix {
+  const std::uint8_t* weights;
+  const float* added;
+  float* out;
+  std::int64_t out_stride;
+  std::int64_t added_stride;
+  std::int32_t n_rows;
+  std::int32_t first_tile;  // among all matrices'
+  Division division;
+};
+
+struct Task {
+  TaskMatrix matrices[kMatVecMatrices];
+  std::int32_t n_streams;  // matrices one after the other; gate and up are one
+  std::int32_t row_bytes;
+  std::int32_t n_columns;
+  std::int32_t n_eights;
+  const std::uint8_t* records;
+  float* sums;
+  std::uint32_t* arrivals;
+  GluKind glu;
+  float glu_limit;
+  bool next_is_ours;
+};
+
+}  // namespace unpaced::mat_mat
