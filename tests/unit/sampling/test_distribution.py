@@ -18,7 +18,7 @@ Probabilities = npt.NDArray[np.float64]
 
 def softmax(logits: npt.NDArray[np.floating]) -> Probabilities:
     wide = logits.astype(np.float64)
-    weights = np.exp(wide - wide.max())
+    weights = np.exp(wide - np.max(wide))
     return np.asarray(weights / weights.sum())
 
 
@@ -76,7 +76,7 @@ def test_top_p(logits: Floats) -> None:
 
 def test_min_p(logits: Floats) -> None:
     probabilities = softmax(logits)
-    kept = np.flatnonzero(probabilities >= 0.02 * probabilities.max())
+    kept = np.flatnonzero(probabilities >= 0.02 * np.max(probabilities))
     assert_fits(draw(replace(off(), min_p=0.02), logits), only(probabilities, kept))
 
 
@@ -90,7 +90,7 @@ def test_typical_p(logits: Floats) -> None:
 
 def test_top_n_sigma(logits: Floats) -> None:
     wide = logits.astype(np.float64)
-    kept = np.flatnonzero(wide >= wide.max() - 1.5 * wide.std())
+    kept = np.flatnonzero(wide >= np.max(wide) - 1.5 * wide.std())
     assert_fits(draw(replace(off(), top_n_sigma=1.5), logits), only(softmax(wide), kept))
 
 
@@ -119,7 +119,7 @@ def test_default_chain(logits: Floats) -> None:
     probabilities = only(softmax(logits), order)
     n = int(np.searchsorted(np.cumsum(probabilities[order]), 0.95)) + 1
     order = order[:n]
-    order = order[probabilities[order] >= 0.05 * probabilities.max()]
+    order = order[probabilities[order] >= 0.05 * np.max(probabilities)]
     expected = only(softmax(logits.astype(np.float64) / 0.8), order)
     assert_fits(draw(Params(), logits), expected)
 
