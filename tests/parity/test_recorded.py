@@ -1,6 +1,7 @@
 """What a recorded llama-server answered, beside what we answer now."""
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Final
 
@@ -23,5 +24,7 @@ def test_every_field_answers_as_llama_server_or_differs_for_a_listed_reason() ->
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_tokens_and_texts_are_llama_servers(family: str) -> None:
-    recorded = {report["family"]: report for report in json.loads(TEXTS.read_text())}
-    assert our_digests(family) == recorded[family]["digests"]
+    recorded = {report["family"]: report for report in json.loads(TEXTS.read_text())}[family]
+    if recorded["unicode"] != unicodedata.unidata_version:
+        pytest.skip(f"recorded with strings of Unicode {recorded['unicode']}'s characters")
+    assert our_digests(family) == recorded["digests"]

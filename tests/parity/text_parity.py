@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import json
 import sys
+import unicodedata
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,10 +30,14 @@ N_RECORDED: Final = 1000  # requests a digest covers
 
 @dataclass(slots=True)
 class TextParity:
-    """What one family's comparison found. Digests: sha256 of the peer's first answers."""
+    """What one family's comparison found. Digests: sha256 of the peer's first answers.
+
+    `unicode`: whose characters the strings are chosen from, which hangs on Python's version.
+    """
 
     family: str
     n_strings: int
+    unicode: str = unicodedata.unidata_version
     n_requests: int = 0
     n_different: int = 0
     differences: list[dict[str, Any]] = field(default_factory=list)

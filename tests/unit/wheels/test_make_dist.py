@@ -22,7 +22,7 @@ def test_it_starts_with_the_packages_of_a_build_alone() -> None:
         _plain(name)
         for lock in LOCKS
         for name in re.findall(r"^([\w.-]+)==", (ROOT / lock).read_text(), re.MULTILINE)
-    } | {"pip", "setuptools"}
+    } | {"pip", "setuptools", "unpaced"}
     missing = [
         module
         for module, owners in packages_distributions().items()
