@@ -63,10 +63,11 @@ struct HeadAttention {
   std::int64_t rounded_row_stride = 0;  // in blocks
   std::int64_t scratch_row_bytes = 0;   // attention_scratch_bytes()
   QueryWindows windows;
-  bool next_is_ours = false;       // the next kernel waits before it reads (launch.cuh)
-  float* out = nullptr;            // heads behind one another; nullptr: nobody reads them
-  Q8Block* rounded = nullptr;      // all heads of a query as one row; nullptr: not wanted
-  RecordRows records;              // the queries' rows as their columns
+  bool next_is_ours = false;   // the next kernel waits before it reads (launch.cuh)
+  float* out = nullptr;        // heads behind one another; nullptr: nobody reads them
+  Q8Block* rounded = nullptr;  // all heads of a query as one row; nullptr: not wanted
+  // The queries' rows as columns of tensor records; nullptr: nobody reads them.
+  std::uint8_t* records = nullptr;
   std::int32_t record_column = 0;  // of the first query
   // Where parts meet that have no other way.
   std::byte* scratch = nullptr;  // attention_scratch_bytes() a query

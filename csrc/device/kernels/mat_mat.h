@@ -1,4 +1,4 @@
-// Matrices times 9 to 32 vectors, in one launch, with the bits of ggml's products of so many
+// Matrices times 9 to 32 vectors, in a launch a format, with the bits of ggml's products of so many
 // columns (mmq.cuh: mul_mat_q and mul_mat_q_stream_k_fixup). Which sums are made one after the
 // other and which are added up later hangs on the card's number of multiprocessors there, and here.
 //
@@ -23,7 +23,8 @@ struct MatMatMemory {
   std::uint32_t* arrivals = nullptr;  // kMatMatArrivals, zero before the first launch
 };
 
-inline constexpr std::int32_t kMatMatArrivals = 16384;
+// For matrices of 262 144 rows together, the largest vocabularies.
+inline constexpr std::int32_t kMatMatArrivals = 32768;
 
 [[nodiscard]] std::size_t mat_mat_sum_bytes(std::int32_t n_columns, const Card& card) noexcept;
 

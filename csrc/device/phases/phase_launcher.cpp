@@ -163,7 +163,7 @@ void PhaseLauncher::enqueue(const AttentionLaunch& launch, const Place& place) c
   if (launch.writes_out) attention.out = places_.floats(launch.part.out);
   if (launch.rounded != nullptr) {
     attention.rounded = places_.rounded(launch.rounded);
-    attention.records = places_.records(launch.rounded);
+    attention.records = places_.records(launch.rounded).data;
   }
   attention.scratch = places_.parts(launch.part.out);
   attention.arrivals = places_.arrivals();

@@ -70,7 +70,7 @@ class WarpPlace {
   // Block `number` of the query's row.
   __device__ __forceinline__ void round(float value, const HeadAttention& task, int number) const {
     round_block(value, task.rounded + number,
-                record_column(task.records, task.record_column, task.n_heads * task.head_size),
+                record_column({task.records}, task.record_column, task.n_heads * task.head_size),
                 number);
   }
 };

@@ -9,6 +9,18 @@ struct CUstream_st;
 
 namespace unpaced::mat_mat {
 
+// A step of a row: its bytes, the multiple of which a row's steps are in number, and how far apart
+// rows lie in shared memory, chosen so that eight rows' words are in banks of their own.
+struct StepShape {
+  std::int32_t bytes;
+  std::int32_t row_steps;
+  std::int32_t pitch;
+};
+inline constexpr StepShape kQ4KStep = {144, 1, 144};
+inline constexpr StepShape kQ5KStep = {176, 1, 176};
+inline constexpr StepShape kQ6KStep = {210, 8, 240};  // then a row's end is a multiple of 16 bytes
+inline constexpr StepShape kQ80Step = {272, 1, 272};
+
 using LaunchFormat = void (*)(const Task& task, bool is_gated, const Card& card,
                               CUstream_st* stream);
 

@@ -3,19 +3,18 @@
 // the least value and the column's sum.
 #pragma once
 
+#include "device/kernels/mat_mat/formats.h"
 #include "device/kernels/mat_mat/tensor.cuh"
 #include "device/kernels/rows/batch_records.h"
 
 namespace unpaced::mat_mat {
 
-// Where a step's weights of a tile's rows lie in shared memory: rows kPitch apart, chosen so that
-// eight rows' words are in banks of their own.
 template <int kBits>
 struct TwoGroups {
-  static constexpr int kBlockBytes = 16 + 32 * (kBits == 5 ? 1 : 0) + 128;
+  static constexpr StepShape kStep = kBits == 5 ? kQ5KStep : kQ4KStep;
+  static constexpr int kBlockBytes = kStep.bytes;
   static constexpr int kChunks = kBlockBytes / 16;
-  static constexpr int kPitch = kBlockBytes;
-  static constexpr int kRowSteps = 1;  // a row has a multiple of so many steps
+  static constexpr int kPitch = kStep.pitch;
 
   __device__ static std::int64_t offset(int step) { return std::int64_t{step} * kBlockBytes; }
 

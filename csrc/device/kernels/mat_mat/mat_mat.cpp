@@ -15,9 +15,7 @@ namespace {
 
 struct Format {
   WeightFormat name;
-  std::int32_t step_bytes;  // of a row
-  std::int32_t row_steps;   // whose multiple a row's steps are
-  std::int32_t row_pitch;   // in shared memory
+  StepShape step;
   LaunchFormat launch;
 };
 
@@ -25,10 +23,10 @@ struct Format {
 constexpr std::int32_t kOtherTiles = 100;
 
 constexpr std::array<Format, 4> kFormats = {{
-    {WeightFormat::kQ4_K, 144, 1, 144, launch_q4_k},
-    {WeightFormat::kQ5_K, 176, 1, 176, launch_q5_k},
-    {WeightFormat::kQ6_K, 210, 8, 240, launch_q6_k},
-    {WeightFormat::kQ8_0, 272, 1, 272, launch_q8_0},
+    {WeightFormat::kQ4_K, kQ4KStep, launch_q4_k},
+    {WeightFormat::kQ5_K, kQ5KStep, launch_q5_k},
+    {WeightFormat::kQ6_K, kQ6KStep, launch_q6_k},
+    {WeightFormat::kQ8_0, kQ80Step, launch_q8_0},
 }};
 
 const Format* find_format(WeightFormat name) {
@@ -45,12 +43,12 @@ std::string why_no_matrix(const MatVecMatrix& matrix, const MatVec& product, con
   if (format == nullptr) return "many columns of such weights";
   if (matrix.n_rows <= 0) return "a matrix has no rows";
   const std::int32_t n_steps = product.n_values / kStepValues;
-  if (product.n_values % kStepValues != 0 || n_steps % format->row_steps != 0)
+  if (product.n_values % kStepValues != 0 || n_steps % format->step.row_steps != 0)
     return "its rows are no whole steps";
-  if (matrix.row_bytes != std::int64_t{n_steps} * format->step_bytes ||
+  if (matrix.row_bytes != std::int64_t{n_steps} * format->step.bytes ||
       reinterpret_cast<std::uintptr_t>(matrix.weights) % 16 != 0)
     return "its weights are not aligned";
-  const std::int32_t bytes = stage_bytes(format->row_pitch, product.end == MatVecEnd::kGlu ? 2 : 1,
+  const std::int32_t bytes = stage_bytes(format->step.pitch, product.end == MatVecEnd::kGlu ? 2 : 1,
                                          warp_eights(product.n_columns));
   if (n_stages(bytes) * bytes > card.shared_bytes_max)
     return "the card has too little shared memory for many columns";

@@ -3,16 +3,16 @@
 // groups' of them times the row's.
 #pragma once
 
+#include "device/kernels/mat_mat/formats.h"
 #include "device/kernels/mat_mat/tensor.cuh"
 #include "device/kernels/rows/batch_records.h"
 
 namespace unpaced::mat_mat {
 
 struct Q6KTile {
-  static constexpr int kBlockBytes = 210;
+  static constexpr int kBlockBytes = kQ6KStep.bytes;
   static constexpr int kChunks = 14;  // from the multiple of 16 before a block
-  static constexpr int kPitch = 240;
-  static constexpr int kRowSteps = 8;  // then a row's end is one
+  static constexpr int kPitch = kQ6KStep.pitch;
 
   __device__ static std::int64_t offset(int step) {
     return std::int64_t{step} * kBlockBytes / 16 * 16;

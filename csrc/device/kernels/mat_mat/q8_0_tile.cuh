@@ -2,6 +2,7 @@
 // group's integer sum times the row's scale, times the column's.
 #pragma once
 
+#include "device/kernels/mat_mat/formats.h"
 #include "device/kernels/mat_mat/tensor.cuh"
 #include "device/kernels/rows/batch_records.h"
 
@@ -9,10 +10,10 @@ namespace unpaced::mat_mat {
 
 struct Q80Tile {
   static constexpr int kGroupBytes = 34;
-  static constexpr int kBlockBytes = 8 * kGroupBytes;
+  static constexpr int kBlockBytes = kQ80Step.bytes;
+  static_assert(kBlockBytes == 8 * kGroupBytes);
   static constexpr int kChunks = kBlockBytes / 16;
-  static constexpr int kPitch = kBlockBytes;
-  static constexpr int kRowSteps = 1;
+  static constexpr int kPitch = kQ80Step.pitch;
 
   __device__ static std::int64_t offset(int step) { return std::int64_t{step} * kBlockBytes; }
 

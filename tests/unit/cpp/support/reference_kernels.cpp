@@ -380,7 +380,7 @@ void enqueue_head_attention(const HeadAttention& task, const Card&, CUstream_st*
     for (const double value : attended(task, head)) row.push_back(static_cast<float>(value));
   }
   if (task.out != nullptr) std::ranges::copy(row, task.out);
-  leave_records(task.records, task.n_rows, task.n_heads * task.head_size);
+  leave_records({task.records}, task.n_rows, task.n_heads * task.head_size);
   if (task.rounded != nullptr) {
     round_row(row.data(), static_cast<std::int64_t>(row.size()), task.rounded);
   }
