@@ -5,8 +5,10 @@
 namespace unpaced {
 namespace {
 
-// As ggml has for heads with a norm: the sum of squares hangs on it.
-constexpr int kThreads = 256;
+// Heads with a norm have what ggml has: the sum of squares hangs on it. For others a thread a pair
+// of most heads' values is enough, and the more of them are at once on the card.
+template <bool kNorm>
+constexpr int kThreads = kNorm ? 256 : 64;
 
 __device__ float yarn_ramp(float low, float high, int i0) {
   const float y = (i0 / 2 - low) / max(0.001f, high - low);
@@ -83,11 +85,11 @@ class HeadOutput {
 
 __device__ float norm_scale(const RopeHeads& heads, const float* x, int head_size, float* sums) {
   float tmp = 0.0f;
-  for (int col = threadIdx.x; col < head_size; col += kThreads) {
+  for (int col = threadIdx.x; col < head_size; col += kThreads<true>) {
     const float xi = x[col];
     tmp += xi * xi;
   }
-  tmp = block_reduce<block_reduce_method::SUM, kThreads>(tmp, sums);
+  tmp = block_reduce<block_reduce_method::SUM, kThreads<true>>(tmp, sums);
   return rsqrtf(tmp / head_size + heads.epsilon);
 }
 
@@ -98,7 +100,7 @@ __device__ void turn_head(const HeadRope& rope, const RopeHeads& heads, int head
   const RopeAngles& angles = rope.angles;
   const HeadOutput out(heads, head, rope.head_size);
   const int position = angles.position[token()];
-  for (int i0 = 2 * static_cast<int>(threadIdx.x); i0 < rope.head_size; i0 += 2 * kThreads) {
+  for (int i0 = 2 * static_cast<int>(threadIdx.x); i0 < rope.head_size; i0 += 2 * kThreads<kNorm>) {
     const bool turned = i0 < angles.n_dims;
     const int ix0 = angles.neox && turned ? i0 / 2 : i0;
     const int ix1 = angles.neox && turned ? i0 / 2 + angles.n_dims / 2 : i0 + 1;
@@ -119,15 +121,16 @@ __device__ void turn_head(const HeadRope& rope, const RopeHeads& heads, int head
   }
 }
 
+template <bool kNorm>
 __device__ void copy_head(const HeadRope& rope, int head) {
   const float* x = input_of(rope.value, head);
   const HeadOutput out(rope.value, head, rope.head_size);
-  for (int i = threadIdx.x; i < rope.head_size; i += kThreads) out.put(i, x[i]);
+  for (int i = threadIdx.x; i < rope.head_size; i += kThreads<kNorm>) out.put(i, x[i]);
 }
 
 // A block a head: Q's, then K's, then V's; y: a token.
 template <bool kNorm, bool kFactors>
-__global__ void __launch_bounds__(kThreads) head_rope(const HeadRope rope) {
+__global__ void __launch_bounds__(kThreads<kNorm>) head_rope(const HeadRope rope) {
   __shared__ float sums[32];
   let_later_kernels_start(rope.next_is_ours);
   await_earlier_kernels();
@@ -139,7 +142,7 @@ __global__ void __launch_bounds__(kThreads) head_rope(const HeadRope rope) {
   } else if (head < n_turned) {
     turn_head<kNorm, kFactors>(rope, rope.key, head - n_queries, sums);
   } else {
-    copy_head(rope, head - n_turned);
+    copy_head<kNorm>(rope, head - n_turned);
   }
   end_writes(rope.next_is_ours);
 }
@@ -153,7 +156,8 @@ void enqueue_head_rope(const HeadRope& rope, const Card& card, CUstream_st* stre
   const bool has_factors = rope.angles.factors != nullptr;
   const auto kernel = has_norm ? (has_factors ? head_rope<true, true> : head_rope<true, false>)
                                : (has_factors ? head_rope<false, true> : head_rope<false, false>);
-  launch(kernel, {dim3(n_heads, static_cast<unsigned>(rope.n_tokens)), dim3(kThreads), 0}, card,
+  const auto n_threads = static_cast<unsigned>(has_norm ? kThreads<true> : kThreads<false>);
+  launch(kernel, {dim3(n_heads, static_cast<unsigned>(rope.n_tokens)), dim3(n_threads), 0}, card,
          stream, rope);
 }
 

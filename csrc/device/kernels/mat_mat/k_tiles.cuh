@@ -61,7 +61,7 @@ struct TwoGroups {
     }
   }
 
-  template <int kMatrices, int kEights>
+  template <int kOwn, int kMatrices, int kEights>
   __device__ static void multiply_step(const std::uint8_t* weights, int matrix_bytes,
                                        const std::uint8_t* records, int,
                                        float (&sums)[kMatrices][kEights][4]) {
@@ -81,9 +81,9 @@ struct TwoGroups {
         }
       }
     }
-    std::uint32_t scales[kEights], totals[kEights];
+    std::uint32_t scales[kOwn], totals[kOwn];
 #pragma unroll
-    for (int e = 0; e < kEights; ++e) {
+    for (int e = 0; e < kOwn; ++e) {
       const std::uint8_t* record = records + e * BatchRecord::kBytes + 4 * lane;
       scales[e] = word(record + BatchRecord::kScalesAt);
       totals[e] = word(record + BatchRecord::kSumsAt);
@@ -99,20 +99,20 @@ struct TwoGroups {
                              (kPitch - 128) + 32 * pair + 16 * (i / 2) + 4 * t);
       }
       const std::uint32_t own = t == pair ? ~0U : 0U;
-      add<kMatrices, kEights, false>(records, pair, words, fifths, own & 0xffffU, scale, least,
-                                     scales, totals, sums);
-      add<kMatrices, kEights, true>(records, pair, words, fifths, own & 0xffff0000U, scale, least,
-                                    scales, totals, sums);
+      add<kOwn, kMatrices, kEights, false>(records, pair, words, fifths, own & 0xffffU, scale,
+                                           least, scales, totals, sums);
+      add<kOwn, kMatrices, kEights, true>(records, pair, words, fifths, own & 0xffff0000U, scale,
+                                          least, scales, totals, sums);
     }
   }
 
  private:
-  template <int kMatrices, int kEights, bool kUpper>
+  template <int kOwn, int kMatrices, int kEights, bool kUpper>
   __device__ __forceinline__ static void add(
       const std::uint8_t* records, int pair, const std::uint32_t (&words)[kMatrices][4],
       const std::uint32_t (&fifths)[kMatrices][4], std::uint32_t own,
       const std::uint32_t (&scale)[kMatrices][2], const std::uint32_t (&least)[kMatrices][2],
-      const std::uint32_t (&scales)[kEights], const std::uint32_t (&totals)[kEights],
+      const std::uint32_t (&scales)[kOwn], const std::uint32_t (&totals)[kOwn],
       float (&sums)[kMatrices][kEights][4]) {
     constexpr bool kSixteenfold = kBits == 4 && kUpper;
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -122,7 +122,7 @@ struct TwoGroups {
 #pragma unroll
     for (int m = 0; m < kMatrices; ++m) take<kUpper>(a[m], words[m], fifths[m], pair);
 #pragma unroll
-    for (int e = 0; e < kEights; ++e) {
+    for (int e = 0; e < kOwn; ++e) {
       const uint2 b = *reinterpret_cast<const uint2*>(group + e * BatchRecord::kBytes);
 #pragma unroll
       for (int m = 0; m < kMatrices; ++m) {

@@ -18,7 +18,7 @@ struct Q6KTile {
     return std::int64_t{step} * kBlockBytes / 16 * 16;
   }
 
-  template <int kMatrices, int kEights>
+  template <int kOwn, int kMatrices, int kEights>
   __device__ static void multiply_step(const std::uint8_t* weights, int matrix_bytes,
                                        const std::uint8_t* records, int step,
                                        float (&sums)[kMatrices][kEights][4]) {
@@ -38,7 +38,7 @@ struct Q6KTile {
             word(rows + m * matrix_bytes + 8 * r * kPitch + 208) >> shift)));
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
-        float parts[kEights][4] = {};
+        float parts[kOwn][4] = {};
         std::uint32_t uppers[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) uppers[i] = at(i % 2, 128 + 32 * n + 16 * (i / 2) + 4 * t);
@@ -71,7 +71,7 @@ struct Q6KTile {
           };
           const int factor_of[2][2] = {{factor(0, 0), factor(0, 1)}, {factor(1, 0), factor(1, 1)}};
 #pragma unroll
-          for (int e = 0; e < kEights; ++e) {
+          for (int e = 0; e < kOwn; ++e) {
             const std::uint8_t* record = records + e * BatchRecord::kBytes;
             const uint2 b = *reinterpret_cast<const uint2*>(
                 record + (4 * n + q) * BatchRecord::kGroupBytes + 8 * lane);
@@ -89,7 +89,7 @@ struct Q6KTile {
           }
         }
 #pragma unroll
-        for (int e = 0; e < kEights; ++e) {
+        for (int e = 0; e < kOwn; ++e) {
 #pragma unroll
           for (int i = 0; i < 4; ++i)
             sums[m][e][i] = __fmaf_rn(parts[e][i], scale[i / 2], sums[m][e][i]);

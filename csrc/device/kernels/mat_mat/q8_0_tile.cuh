@@ -17,7 +17,7 @@ struct Q80Tile {
 
   __device__ static std::int64_t offset(int step) { return std::int64_t{step} * kBlockBytes; }
 
-  template <int kMatrices, int kEights>
+  template <int kOwn, int kMatrices, int kEights>
   __device__ static void multiply_step(const std::uint8_t* weights, int matrix_bytes,
                                        const std::uint8_t* records, int,
                                        float (&sums)[kMatrices][kEights][4]) {
@@ -40,7 +40,7 @@ struct Q80Tile {
         }
       }
 #pragma unroll
-      for (int e = 0; e < kEights; ++e) {
+      for (int e = 0; e < kOwn; ++e) {
         const std::uint8_t* record = records + e * BatchRecord::kBytes;
         const uint2 b =
             *reinterpret_cast<const uint2*>(record + group * BatchRecord::kGroupBytes + 8 * lane);

@@ -14,6 +14,7 @@ namespace unpaced::mat_mat {
 
 inline constexpr std::int32_t kTileRows = 128;
 inline constexpr std::int32_t kStepValues = 256;
+inline constexpr std::int32_t kStagesMost = 4;
 inline constexpr std::int32_t kWarps = 16;  // of a block of threads
 
 struct Division {
@@ -45,6 +46,30 @@ struct Division {
   return made;
 }
 
+// The parts that have steps of a tile, in their order.
+class PartsOfTile {
+ public:
+  UNPACED_RECORD PartsOfTile(const Division& division, std::int32_t tile)
+      : division_(&division), first_step_(tile * division.n_steps) {
+    first_ = division.part_of(first_step_);
+    last_ = division.part_of(first_step_ + division.n_steps - 1);
+    // Then a part has a step or none.
+    has_gaps_ = division.n_tiles * division.n_steps < division.n_parts;
+    n_ = has_gaps_ ? division.n_steps : last_ - first_ + 1;
+  }
+  [[nodiscard]] UNPACED_RECORD std::int32_t n() const { return n_; }
+  [[nodiscard]] UNPACED_RECORD std::int32_t last() const { return last_; }
+  [[nodiscard]] UNPACED_RECORD std::int32_t operator[](std::int32_t i) const {
+    return has_gaps_ ? division_->part_of(first_step_ + i) : first_ + i;
+  }
+
+ private:
+  const Division* division_;
+  std::int32_t first_step_;
+  std::int32_t first_, last_, n_;
+  bool has_gaps_;
+};
+
 // A stage of shared memory has a step of a tile's rows, of two matrices where these are gate and
 // up, and of the columns, half of which a warp has.
 [[nodiscard]] constexpr std::int32_t stage_bytes(std::int32_t row_pitch, std::int32_t n_matrices,
@@ -54,8 +79,8 @@ struct Division {
 // As many as fit into what a block of compute 8.0 may have, but no more than cover the memory's
 // delay.
 [[nodiscard]] constexpr std::int32_t n_stages(std::int32_t bytes) {
-  constexpr std::int32_t kMost = 4, kSharedBytes = 160 * 1024;
-  return kSharedBytes / bytes < kMost ? kSharedBytes / bytes : kMost;
+  constexpr std::int32_t kSharedBytes = 160 * 1024;
+  return kSharedBytes / bytes < kStagesMost ? kSharedBytes / bytes : kStagesMost;
 }
 [[nodiscard]] constexpr std::int32_t warp_eights(std::int32_t n_columns) {
   return (record_eights(n_columns) + 1) / 2;

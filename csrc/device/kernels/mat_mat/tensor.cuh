@@ -65,6 +65,17 @@ __device__ __forceinline__ void await_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// How many have come before. What this warp has written before it, behind a __syncwarp(), is seen
+// by whoever counts later, and what the earlier ones have written by this warp.
+__device__ __forceinline__ std::uint32_t count_arrival(std::uint32_t* counter) {
+  std::uint32_t n_before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+               : "=r"(n_before)
+               : "l"(counter)
+               : "memory");
+  return n_before;
+}
+
 __device__ __forceinline__ std::uint32_t word(const std::uint8_t* at) {
   return *reinterpret_cast<const std::uint32_t*>(at);
 }

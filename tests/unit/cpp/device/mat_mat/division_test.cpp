@@ -94,17 +94,12 @@ TEST(a_tiles_parts_are_found_by_its_steps) {
   for (const Shape& shape : kShapes) {
     const Division division = divide(shape.n_rows, shape.n_values, shape.n_multiprocessors);
     for (const auto& [tile, sums] : by_ggml(shape)) {
-      const int first_step = tile * division.n_steps;
-      const int first = division.part_of(first_step);
-      const int last = division.part_of(first_step + division.n_steps - 1);
-      CHECK_EQ(first, sums.front().part);
-      CHECK_EQ(last, sums.back().part);
-      // What the kernel counts arrivals by, and which of the parts between have a sum.
-      CHECK_EQ(std::min(last - first + 1, division.n_steps), static_cast<int>(sums.size()));
-      std::size_t n = 0;
-      for (int part = first; part <= last; ++part)
-        n += division.first(part) < division.first(part + 1) ? 1 : 0;
-      CHECK_EQ(n, sums.size());
+      // What the kernel counts arrivals by, and whose sums it adds up.
+      const PartsOfTile parts(division, tile);
+      REQUIRE(parts.n() == static_cast<int>(sums.size()));
+      for (int i = 0; i < parts.n(); ++i)
+        CHECK_EQ(parts[i], sums[static_cast<std::size_t>(i)].part);
+      CHECK_EQ(parts.last(), sums.back().part);
     }
   }
 }
