@@ -1,0 +1,116 @@
+// A warp of GPU threads on one CPU thread, and the names by which kernels' code asks for it: for
+// headers of kernels that hang on nothing else.
+#pragma once
+
+#include <ggml.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "fibers.h"
+
+namespace unpaced::test {
+
+class HostWarp {
+ public:
+  static constexpr int kLanes = 32;
+
+  // Runs body(lane) for each lane; `first`: the number of the warp's first thread in its block.
+  void run(unsigned first, const std::function<void(int)>& body) {
+    current_ = this;
+    first_ = first;
+    fibers_.run([&](int lane) {
+      lanes_.here = lane;
+      body(lane);
+    });
+  }
+
+  static unsigned thread() {
+    return current_->first_ + static_cast<unsigned>(current_->lanes_.here);
+  }
+
+  // What lane `from` of the warp gave.
+  template <class Value>
+  static Value shuffle(Value value, int from) {
+    HostWarp& warp = *current_;
+    const int here = warp.lanes_.here;
+    std::memcpy(&warp.given_[here], &value, sizeof value);
+    warp.wait(here);
+    Value taken;
+    std::memcpy(&taken, &warp.given_[from], sizeof taken);
+    warp.wait(here);
+    return taken;
+  }
+  static int lane() { return current_->lanes_.here; }
+  // Until all lanes are there.
+  static void meet() { current_->wait(lane()); }
+
+ private:
+  void wait(int here) {
+    barrier_.wait(fibers_);
+    lanes_.here = here;
+  }
+
+  static inline HostWarp* current_ = nullptr;
+
+  struct {
+    int here = 0;
+  } lanes_;
+  unsigned first_ = 0;
+  std::uint32_t given_[kLanes] = {};
+  Fibers fibers_{kLanes};
+  FiberBarrier barrier_{kLanes};
+};
+
+struct ThreadIndex {
+  unsigned x;
+};
+
+}  // namespace unpaced::test
+
+#define __host__
+#define __device__
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define threadIdx (::unpaced::test::ThreadIndex{::unpaced::test::HostWarp::thread()})
+
+inline unpaced::test::ThreadIndex gridDim = {1};
+inline void __syncwarp() { ::unpaced::test::HostWarp::meet(); }
+template <class Value>
+Value __ldcg(const Value* at) {
+  return *at;
+}
+template <class Value>
+Value __shfl_sync(unsigned, Value value, int from) {
+  return ::unpaced::test::HostWarp::shuffle(value, from % 32);
+}
+template <class Value>
+Value __shfl_xor_sync(unsigned, Value value, int across) {
+  return ::unpaced::test::HostWarp::shuffle(value, ::unpaced::test::HostWarp::lane() ^ across);
+}
+
+struct half {
+  ggml_fp16_t bits = 0;
+  half() = default;
+  half(float value) : bits(ggml_fp32_to_fp16(value)) {}
+  half& operator=(float value) {
+    bits = ggml_fp32_to_fp16(value);
+    return *this;
+  }
+};
+using __half = half;
+struct half2 {
+  half low, high;
+};
+struct float4 {
+  float x, y, z, w;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline half2 make_half2(float low, float high) { return {half(low), half(high)}; }
+inline float __half2float(half value) { return ggml_fp16_to_fp32(value.bits); }
+inline float __low2float(half2 both) { return __half2float(both.low); }
+inline half __float2half(float value) { return half(value); }
+inline half __int2half_rn(int value) { return half(static_cast<float>(value)); }
+inline float __fmul_rn(float a, float b) { return a * b; }
