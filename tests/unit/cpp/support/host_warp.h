@@ -114,3 +114,43 @@ inline float __low2float(half2 both) { return __half2float(both.low); }
 inline half __float2half(float value) { return half(value); }
 inline half __int2half_rn(int value) { return half(static_cast<float>(value)); }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __uint_as_float(std::uint32_t bits) {
+  float made;
+  std::memcpy(&made, &bits, sizeof made);
+  return made;
+}
+// Byte i of the result is the one of the eight that the selector's digit i names.
+inline std::uint32_t __byte_perm(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  const std::uint64_t both = std::uint64_t{high} << 32U | low;
+  std::uint32_t made = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    const auto byte = static_cast<std::uint8_t>(both >> (8 * (selector >> (4 * i) & 7U)));
+    made |= std::uint32_t{byte} << (8 * i);
+  }
+  return made;
+}
+inline half __ushort_as_half(unsigned short bits) {
+  half made;
+  made.bits = bits;
+  return made;
+}
+inline half2 __half2half2(half both) { return {both, both}; }
+inline half2 __low2half2(half2 of) { return {of.low, of.low}; }
+inline half2 __high2half2(half2 of) { return {of.high, of.high}; }
+// Sums and products of two F16 numbers are exact in F32, and rounded once.
+inline half2 __hmul2(half2 a, half2 b) {
+  return {half(__half2float(a.low) * __half2float(b.low)),
+          half(__half2float(a.high) * __half2float(b.high))};
+}
+inline half2 __hsub2(half2 a, half2 b) {
+  return {half(__half2float(a.low) - __half2float(b.low)),
+          half(__half2float(a.high) - __half2float(b.high))};
+}
+inline half2 __hneg2(half2 a) {
+  a.low.bits ^= 0x8000U;
+  a.high.bits ^= 0x8000U;
+  return a;
+}
