@@ -3,11 +3,9 @@
 // 16 rows of a tile and half of the columns.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "device/kernels/launch.cuh"
-#include "device/kernels/mat_mat.h"
 #include "device/kernels/mat_mat/cursor.h"
 #include "device/kernels/mat_mat/step_ring.cuh"
 #include "device/kernels/mat_mat/task.h"

@@ -19,6 +19,7 @@ struct Stage {
   static constexpr int kRecordsAt = kMatrices * kMatrixBytes;
   static constexpr int kBytes = stage_bytes(Tile::kPitch, kMatrices, kEights);
   static constexpr int kNumber = n_stages(kBytes);
+  static_assert(kNumber >= 2);
 };
 
 struct RingBarriers {

@@ -22,20 +22,18 @@ class HostWarp {
     current_ = this;
     first_ = first;
     fibers_.run([&](int lane) {
-      lanes_.here = lane;
+      here_ = lane;
       body(lane);
     });
   }
 
-  static unsigned thread() {
-    return current_->first_ + static_cast<unsigned>(current_->lanes_.here);
-  }
+  static unsigned thread() { return current_->first_ + static_cast<unsigned>(current_->here_); }
 
   // What lane `from` of the warp gave.
   template <class Value>
   static Value shuffle(Value value, int from) {
     HostWarp& warp = *current_;
-    const int here = warp.lanes_.here;
+    const int here = warp.here_;
     std::memcpy(&warp.given_[here], &value, sizeof value);
     warp.wait(here);
     Value taken;
@@ -43,21 +41,19 @@ class HostWarp {
     warp.wait(here);
     return taken;
   }
-  static int lane() { return current_->lanes_.here; }
+  static int lane() { return current_->here_; }
   // Until all lanes are there.
   static void meet() { current_->wait(lane()); }
 
  private:
   void wait(int here) {
     barrier_.wait(fibers_);
-    lanes_.here = here;
+    here_ = here;
   }
 
   static inline HostWarp* current_ = nullptr;
 
-  struct {
-    int here = 0;
-  } lanes_;
+  int here_ = 0;  // the lane that runs
   unsigned first_ = 0;
   std::uint32_t given_[kLanes] = {};
   Fibers fibers_{kLanes};
