@@ -42,8 +42,9 @@ class Cursor {
   UNPACED_RECORD void find() {
     while (!is_done()) {
       if (part_ >= division().n_parts) {
+        // Matrices of fewer steps than there are blocks give these to blocks of their own each.
         ++stream_;
-        part_ = block_;
+        part_ = (block_ + stream_) % n_blocks_;
         continue;
       }
       const int first = division().first(part_);

@@ -128,6 +128,31 @@ __device__ __forceinline__ RecordColumn record_column(const RecordRows& rows, in
   return {rows.data + eight * record_bytes(n_values), column, has_byte_records(n_values)};
 }
 
+// A row's block of 32 values in its batch record.
+class BatchGroup {
+ public:
+  __device__ BatchGroup(const RecordColumn& column, int number)
+      : record_(column.records +
+                number / kBlocks * column.n_eights * std::int64_t{BatchRecord::kBytes}),
+        column_(column.column),
+        group_(number % kBlocks) {}
+
+  __device__ std::uint8_t* value(int i) const {
+    return record_ + BatchRecord::value_at(column_, group_, i);
+  }
+  __device__ void put_scale(float scale, float sum) const {
+    *reinterpret_cast<half*>(record_ + BatchRecord::scale_at(column_, group_)) = scale;
+    *reinterpret_cast<half*>(record_ + BatchRecord::sum_at(column_, group_)) = sum;
+    *reinterpret_cast<float*>(record_ + BatchRecord::float_at(column_, group_)) = scale;
+  }
+
+ private:
+  static constexpr int kBlocks = BatchRecord::kValues / kQ8Values;
+
+  std::uint8_t* record_;
+  int column_, group_;
+};
+
 // quantize_mmq_q8_1 of ggml-cuda's quantize.cu, whose threads have four values each. The whole warp
 // calls it, for block `number` of the row.
 __device__ __forceinline__ void round_to_batch(float value, const RecordColumn& column,
@@ -143,18 +168,34 @@ __device__ __forceinline__ void round_to_batch(float value, const RecordColumn& 
 #pragma unroll
   for (int offset = 16; offset >= 4; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);
   if (number >= column.n_blocks) return;
-  constexpr int kBlocks = BatchRecord::kValues / kQ8Values;
-  const int group = number % kBlocks;
-  std::uint8_t* record =
-      column.records + number / kBlocks * column.n_eights * std::int64_t{BatchRecord::kBytes};
+  const BatchGroup group(column, number);
   const float inverse = 127.0f / largest;
-  record[BatchRecord::value_at(column.column, group, lane)] =
-      static_cast<std::uint8_t>(static_cast<int8_t>(roundf(value * inverse)));
-  if (lane != 0) return;
-  const float scale = 1.0f / inverse;
-  *reinterpret_cast<half*>(record + BatchRecord::scale_at(column.column, group)) = scale;
-  *reinterpret_cast<half*>(record + BatchRecord::sum_at(column.column, group)) = sum;
-  *reinterpret_cast<float*>(record + BatchRecord::float_at(column.column, group)) = scale;
+  *group.value(lane) = static_cast<std::uint8_t>(static_cast<int8_t>(roundf(value * inverse)));
+  if (lane == 0) group.put_scale(1.0f / inverse, sum);
+}
+
+// The same of four values that follow one another, as ggml's threads have them: eight lanes have
+// block `number`.
+__device__ __forceinline__ void round_to_batch(float4 values, const RecordColumn& column,
+                                               int number) {
+  constexpr int kLanes = kQ8Values / 4;
+  float largest = fmaxf(fmaxf(fabsf(values.x), fabsf(values.y)), fabsf(values.z));
+  largest = fmaxf(largest, fabsf(values.w));
+  float sum = values.x + values.y + values.z + values.w;
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, offset));
+    sum += __shfl_xor_sync(0xffffffff, sum, offset);
+  }
+  const BatchGroup group(column, number);
+  const float inverse = 127.0f / largest;
+  const auto byte = [inverse](float value) {
+    return static_cast<signed char>(roundf(value * inverse));
+  };
+  const int lane = static_cast<int>(threadIdx.x % kLanes);
+  *reinterpret_cast<char4*>(group.value(4 * lane)) =
+      make_char4(byte(values.x), byte(values.y), byte(values.z), byte(values.w));
+  if (lane == 0) group.put_scale(1.0f / inverse, sum);
 }
 
 // quantize_q8_1 of ggml-cuda's quantize.cu, of values that are in registers. The whole warp calls

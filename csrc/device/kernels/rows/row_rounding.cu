@@ -36,6 +36,19 @@ __global__ void __launch_bounds__(kThreads) round_rows(const RowRounding rows) {
   end_writes(rows.next_is_ours);
 }
 
+// A thread has four values of a row, whose length is a multiple of a batch record's.
+__global__ void __launch_bounds__(kThreads) round_rows_to_batch(const RowRounding rows) {
+  static_assert(BatchRecord::kValues % (4 * 32) == 0);  // so that whole warps are behind its end
+  let_later_kernels_start(rows.next_is_ours);
+  await_earlier_kernels();
+  const int first = 4 * column();
+  if (first >= rows.n_values) return;
+  const float* row = rows.input + blockIdx.y * rows.input_stride;
+  round_to_batch(*reinterpret_cast<const float4*>(row + first),
+                 column_of(rows.records, rows.n_values), first / kQ8Values);
+  end_writes(rows.next_is_ours);
+}
+
 __device__ float gated(const GateRow& row, float gate, float up) {
   switch (row.glu) {
     case GluKind::kSwiglu:
@@ -70,6 +83,10 @@ __global__ void __launch_bounds__(kThreads) gate_row(const GateRow row) {
 }  // namespace
 
 void enqueue_row_rounding(const RowRounding& rows, const Card& card, CUstream_st* stream) {
+  if (rows.records.n_eights > 0) {
+    const LaunchShape shape = shape_of(rows.n_values / 4, rows.n_rows);
+    return launch(round_rows_to_batch, shape, card, stream, rows);
+  }
   launch(round_rows, shape_of(rows.n_values, rows.n_rows), card, stream, rows);
 }
 
