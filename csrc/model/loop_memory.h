@@ -13,12 +13,31 @@ inline constexpr std::int32_t kWindowCells = 256;
 inline constexpr std::size_t kMaxWindowGraphs = 160;
 
 // Prompts of 2 to so many tokens have CUDA graphs of their own, which read so many cells at most.
-inline constexpr std::int32_t kMaxPromptTokens = 8;
+inline constexpr std::int32_t kMaxPromptTokens = 80;
 inline constexpr std::int32_t kMaxPromptCells = 8192;
-// Every number of tokens in each of some windows; then the oldest makes room.
-inline constexpr std::size_t kMaxPromptGraphs = 28;
+// Every number of rows in each of some windows; then the oldest makes room.
+inline constexpr std::size_t kMaxPromptGraphs = 48;
 
-// Rows that kernels of ours take in the order of ggml's for so many.
+// Up to here each number of tokens has a graph; above, eight numbers share one, whose rows behind
+// the last token are that token's once more.
+inline constexpr std::int32_t kExactPromptTokens = 8;
+
+[[nodiscard]] constexpr std::int32_t prompt_rows(std::int32_t n_tokens) noexcept {
+  const bool is_exact = n_tokens <= kExactPromptTokens;
+  return is_exact ? n_tokens
+                  : (n_tokens + kExactPromptTokens - 1) / kExactPromptTokens * kExactPromptTokens;
+}
+
+// Which of the numbers of rows that are, from 2 on.
+[[nodiscard]] constexpr std::size_t prompt_rows_index(std::int32_t n_rows) noexcept {
+  const std::int32_t index = n_rows <= kExactPromptTokens
+                                 ? n_rows - 2
+                                 : kExactPromptTokens - 3 + n_rows / kExactPromptTokens;
+  return static_cast<std::size_t>(index);
+}
+inline constexpr std::size_t kPromptRows = prompt_rows_index(kMaxPromptTokens) + 1;
+
+// Rows of a step that kernels of ours take in the order of ggml's for so many.
 inline constexpr std::int32_t kMaxOwnRows = 32;
 
 struct LoopShape {

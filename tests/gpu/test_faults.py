@@ -42,7 +42,7 @@ FAULT_MS: Final = 60_000
 EIGHT_SLOTS: Final = ("-np", "8", "-c", "8192", "--no-kv-unified")
 # Its prompt is too long for a graph of prompts: the first launch is the loop's.
 LONG: Final[dict[str, Any]] = {
-    "prompt": "Once upon a time " * 8,
+    "prompt": "Once upon a time " * 24,
     "n_predict": 700,
     "ignore_eos": True,
     "seed": 1,

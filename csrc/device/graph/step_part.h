@@ -15,10 +15,12 @@
 
 namespace unpaced {
 
-// Rows that parts have at most: in the order of ggml's kernels for so many of them, or each in the
-// order of those for one (StepGraph::has_rows_as_alone()).
-inline constexpr std::int32_t kStepTokens = kMaxOwnRows;
-inline constexpr std::int32_t kRowsAsAlone = kStepTokens;
+// Rows that parts have at most, in the order of ggml's kernels for so many of them: a prompt's, or
+// a step's.
+inline constexpr std::int32_t kStepTokens = kMaxPromptTokens;
+static_assert(kStepTokens >= kMaxOwnRows);
+// Each in the order of those for one (StepGraph::has_rows_as_alone()).
+inline constexpr std::int32_t kRowsAsAlone = kMaxOwnRows;
 inline constexpr std::int32_t kSummedExperts = 15;  // as ggml's kernel
 
 // weight * x / rms(x) of each token's row, plus another row: before and after attention and

@@ -1,4 +1,4 @@
-// Matrices times 9 to 32 vectors, in a launch a format, with the bits of ggml's products of so many
+// Matrices times 9 to 80 vectors, in a launch a format, with the bits of ggml's products of so many
 // columns (mmq.cuh: mul_mat_q and mul_mat_q_stream_k_fixup). Which sums are made one after the
 // other and which are added up later hangs on the card's number of multiprocessors there, and here.
 //
@@ -15,7 +15,7 @@
 
 namespace unpaced {
 
-inline constexpr std::int32_t kMatMatColumns = 32;
+inline constexpr std::int32_t kMatMatColumns = 80;
 
 // What a launch needs beside its input. Launches that follow one another may have the same.
 struct MatMatMemory {

@@ -43,21 +43,6 @@ void refuse_company(const StepGraph& graph, std::span<const StepPhase> phases) {
   }
 }
 
-// What products of many columns keep.
-std::size_t product_bytes_of(std::span<const StepPhase> phases, const Card& card) {
-  std::int32_t n_columns = 0;
-  const auto look = [&](const ProductPart& part) {
-    n_columns = std::max(n_columns, part.order_columns);
-  };
-  for (const StepPhase& phase : phases) {
-    for (const PhaseLaunch& launch : phase.launches) {
-      if (const auto* products = std::get_if<ProductLaunch>(&launch)) look(products->parts.front());
-      if (const auto* gated = std::get_if<GatedLaunch>(&launch)) look(gated->part.up);
-    }
-  }
-  return n_columns > kMatVecColumns ? mat_mat_sum_bytes(n_columns, card) : 0;
-}
-
 }  // namespace
 
 // What the kernels of a graph's phases are asked for. Its tensors are the graph's.
@@ -68,7 +53,7 @@ struct OwnStep::Plan {
         phases(std::move(p)),
         places(
             graph, phases, [&card](const ProductPart& part) { return takes_records(part, card); },
-            product_bytes_of(phases, card)),
+            product_bytes(phases, card)),
         launcher(places, choices, card, windows) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -206,7 +191,7 @@ void OwnStep::prepare_rows(LlamaBridge& bridge, std::int32_t n_rows_most,
   if (rows_as_alone_) find_row_windows(bridge);
   if (choice_ == StepKernels::kGgml) return;
   // As alone, more than eight have the products of eight.
-  const std::int32_t n_most = rows_as_alone_ ? kMatVecColumns : kStepTokens;
+  const std::int32_t n_most = rows_as_alone_ ? kMatVecColumns : kMaxOwnRows;
   std::int32_t n_before = 1;
   for (const std::int32_t n : {2, 4, 8, 16, 24, 32}) {
     if (n_before >= n_rows_most || n > n_most) break;

@@ -1,8 +1,11 @@
 #include "device/phases/kernel_arguments.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
+
+#include "device/kernels/mat_mat.h"
 
 namespace unpaced {
 namespace {
@@ -194,6 +197,19 @@ MatVec mat_vec_of(const GatedPart& part) {
 bool takes_records(const ProductPart& part, const Card& card) {
   const auto format = format_of(part.weights->type);
   return format && part.experts == nullptr && takes_records(*format, card);
+}
+
+std::size_t product_bytes(std::span<const StepPhase> phases, const Card& card) {
+  std::int32_t n_columns = 0;
+  for (const StepPhase& phase : phases) {
+    for (const PhaseLaunch& launch : phase.launches) {
+      if (const auto* products = std::get_if<ProductLaunch>(&launch))
+        n_columns = std::max(n_columns, products->parts.front().order_columns);
+      if (const auto* gated = std::get_if<GatedLaunch>(&launch))
+        n_columns = std::max(n_columns, gated->part.up.order_columns);
+    }
+  }
+  return n_columns > kMatVecColumns ? mat_mat_sum_bytes(n_columns, card) : 0;
 }
 
 GateRow gate_row_of(const ActivationPart& part) {

@@ -2,6 +2,7 @@
 // Where activations lie is for the caller to add.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "device/graph/step_part.h"
@@ -22,6 +23,8 @@ namespace unpaced {
 
 // Its product by several columns reads records of its input (mat_vec.h).
 [[nodiscard]] bool takes_records(const ProductPart& part, const Card& card);
+// What the phases' products of many columns keep (mat_mat_sum_bytes()); 0: there are none.
+[[nodiscard]] std::size_t product_bytes(std::span<const StepPhase> phases, const Card& card);
 
 [[nodiscard]] GateRow gate_row_of(const ActivationPart& part);
 

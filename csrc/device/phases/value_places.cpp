@@ -1,13 +1,19 @@
 #include "device/phases/value_places.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "device/kernels/rows/batch_records.h"
+#include "device/phases/shared_memory.h"
 
 namespace unpaced {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
+
+std::size_t aligned(std::size_t n_bytes) {
+  return (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 std::size_t rounded_bytes(const ggml_tensor* rows) {
   return static_cast<std::size_t>(q8_blocks(rows->ne[0]) * ggml_nrows(rows)) * sizeof(Q8Block);
@@ -36,17 +42,45 @@ std::map<const ggml_tensor*, bool> recorded_in(std::span<const StepPhase> phases
   return inputs;
 }
 
+// Rows that one phase leaves rounded, and the last one that reads them.
+struct RoundedRows {
+  const ggml_tensor* rows;
+  std::size_t from, until;
+};
+
+RoundedRows* find(std::vector<RoundedRows>& all, const ggml_tensor* rows) {
+  if (rows == nullptr) return nullptr;
+  const auto found = std::ranges::find(all, origin(rows),
+                                       [](const RoundedRows& known) { return origin(known.rows); });
+  return found == all.end() ? nullptr : &*found;
+}
+
+// The rows that the launch leaves rounded; nullptr: none.
+const ggml_tensor* rounded_by(const PhaseLaunch& launch) {
+  if (const auto* norm = std::get_if<NormLaunch>(&launch))
+    return norm->rounds ? norm->part.out : nullptr;
+  if (const auto* round = std::get_if<RoundLaunch>(&launch)) return round->input;
+  if (const auto* activation = std::get_if<ActivationLaunch>(&launch))
+    return activation->rounds ? activation->part.out : nullptr;
+  const auto* attention = std::get_if<AttentionLaunch>(&launch);
+  return attention == nullptr ? nullptr : attention->rounded;
+}
+
+// The rows that it multiplies; nullptr: none.
+const ggml_tensor* input_of(const PhaseLaunch& launch) {
+  if (const auto* products = std::get_if<ProductLaunch>(&launch))
+    return products->parts.front().input;
+  const auto* gated = std::get_if<GatedLaunch>(&launch);
+  return gated == nullptr ? nullptr : gated->part.up.input;
+}
+
 }  // namespace
 
 ValuePlaces::ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phases,
                          const TakesRecords& takes_records, std::size_t product_bytes) {
   static_cast<void>(take(kArrivalBytes));
   sums_ = take(product_bytes);
-  const Recorded recorded = recorded_in(phases, takes_records);
-  // Rounded rows are small, and a norm's is read by later phases: each has a place of its own.
-  for (const StepPhase& phase : phases) {
-    for (const PhaseLaunch& launch : phase.launches) add_rounded(launch, recorded);
-  }
+  place_rounded(phases, recorded_in(phases, takes_records));
   const std::size_t begin = next_;
   for (const StepPhase& phase : phases) {
     next_ = begin;
@@ -56,7 +90,7 @@ ValuePlaces::ValuePlaces(const StepGraph& graph, std::span<const StepPhase> phas
 
 std::size_t ValuePlaces::take(std::size_t n_bytes) {
   const std::size_t at = next_;
-  next_ += (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  next_ += aligned(n_bytes);
   n_bytes_ = std::max(n_bytes_, next_);
   return at;
 }
@@ -66,27 +100,31 @@ void ValuePlaces::add_floats(const StepGraph& graph, const NodeRange& nodes,
   if (!graph.is_read_outside(value, nodes)) floats_[value] = take(ggml_nbytes(value));
 }
 
-void ValuePlaces::add_rounded(const PhaseLaunch& launch, const Recorded& recorded) {
-  const ggml_tensor* rows = nullptr;
-  if (const auto* norm = std::get_if<NormLaunch>(&launch); norm != nullptr && norm->rounds) {
-    rows = norm->part.out;
-  } else if (const auto* round = std::get_if<RoundLaunch>(&launch)) {
-    rows = round->input;
-  } else if (const auto* activation = std::get_if<ActivationLaunch>(&launch);
-             activation != nullptr && activation->rounds) {
-    rows = activation->part.out;
-  } else if (const auto* attention = std::get_if<AttentionLaunch>(&launch)) {
-    rows = attention->rounded;
+void ValuePlaces::place_rounded(std::span<const StepPhase> phases, const Recorded& recorded) {
+  std::vector<RoundedRows> all;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    for (const PhaseLaunch& launch : phases[i].launches) {
+      if (const ggml_tensor* rows = rounded_by(launch); rows != nullptr && !find(all, rows))
+        all.push_back({rows, i, i});
+      if (RoundedRows* read = find(all, input_of(launch))) read->until = i;
+    }
   }
-  if (rows == nullptr || rounded_.contains(origin(rows))) return;
-  rounded_[origin(rows)] = take(rounded_bytes(rows));
-  const auto found = recorded.find(origin(rows));
-  if (found == recorded.end()) return;
-  const auto n_rows = static_cast<std::int32_t>(ggml_nrows(rows));
-  const std::int64_t n_bytes =
-      found->second ? batch_record_bytes(rows->ne[0], n_rows) : records_bytes(rows->ne[0], n_rows);
-  records_[origin(rows)] = {take(static_cast<std::size_t>(n_bytes)),
-                            found->second ? record_eights(n_rows) : 0};
+  SharedMemory memory(kAlignment);
+  for (const RoundedRows& rows : all) {
+    const auto found = recorded.find(origin(rows.rows));
+    const bool is_recorded = found != recorded.end(), is_batch = is_recorded && found->second;
+    const auto n_rows = static_cast<std::int32_t>(ggml_nrows(rows.rows));
+    const std::size_t n_blocks = aligned(rounded_bytes(rows.rows));
+    const std::int64_t n_records = !is_recorded ? 0
+                                   : is_batch   ? batch_record_bytes(rows.rows->ne[0], n_rows)
+                                                : records_bytes(rows.rows->ne[0], n_rows);
+    const std::size_t at =
+        next_ + memory.place(n_blocks + static_cast<std::size_t>(n_records), rows.from, rows.until);
+    rounded_[origin(rows.rows)] = at;
+    if (is_recorded)
+      records_[origin(rows.rows)] = {at + n_blocks, is_batch ? record_eights(n_rows) : 0};
+  }
+  static_cast<void>(take(memory.n_bytes()));
 }
 
 void ValuePlaces::add_phase(const StepGraph& graph, const StepPhase& phase) {

@@ -30,7 +30,7 @@ class ValuePlaces {
 
   // Of a tensor or a view of one.
   [[nodiscard]] float* floats(const ggml_tensor* value) const;
-  // Of the rounded form of its rows.
+  // Of the rounded form of its rows, until the last phase that reads them.
   [[nodiscard]] Q8Block* rounded(const ggml_tensor* value) const;
   // Of the same rows for tensor cores; nowhere: nobody reads them so, or they are few, or too long.
   [[nodiscard]] RecordRows records(const ggml_tensor* value) const;
@@ -55,7 +55,7 @@ class ValuePlaces {
   // Tensors that are read as records, and whether these are batch records.
   using Recorded = std::map<const ggml_tensor*, bool>;
 
-  void add_rounded(const PhaseLaunch& launch, const Recorded& recorded);
+  void place_rounded(std::span<const StepPhase> phases, const Recorded& recorded);
   void add_phase(const StepGraph& graph, const StepPhase& phase);
   void add_floats(const StepGraph& graph, const NodeRange& nodes, const ggml_tensor* value);
   [[nodiscard]] std::size_t take(std::size_t n_bytes);

@@ -51,7 +51,9 @@ PromptGraphs::PromptGraphs(llama_context* context, std::int32_t n_vocab, StepKer
     throw std::runtime_error("a prompt's graph has logits of all tokens");
   }
   wanted_.reserve(kMaxWanted);
-  for (std::int32_t n = 2; n <= kMaxPromptTokens; ++n) report_.push_back({.n_tokens = n});
+  for (std::int32_t n = 2; n <= kMaxPromptTokens; ++n) {
+    if (n == prompt_rows(n)) report_.push_back({.n_tokens = n});
+  }
 }
 
 StepProgram PromptGraphs::program(const LlamaBridge& bridge) {
@@ -61,14 +63,15 @@ StepProgram PromptGraphs::program(const LlamaBridge& bridge) {
 }
 
 bool PromptGraphs::serves(std::size_t n_tokens) const noexcept {
-  return n_tokens >= 2 && n_tokens - 2 < report_.size() && report_[n_tokens - 2].why.empty();
+  if (n_tokens < 2 || n_tokens > kMaxPromptTokens) return false;
+  return report_[prompt_rows_index(prompt_rows(static_cast<std::int32_t>(n_tokens)))].why.empty();
 }
 
 Window PromptGraphs::window_of(const CellPlan& plan) const noexcept {
   const std::int32_t n_used = std::max(plan.n_used, *std::ranges::max_element(plan.cells) + 1);
   return {.stream = plan.stream,
           .n_kv = bridge_.window_cells(n_used),
-          .n_tokens = static_cast<std::int32_t>(plan.cells.size())};
+          .n_tokens = prompt_rows(static_cast<std::int32_t>(plan.cells.size()))};
 }
 
 const float* PromptGraphs::compute(const Slot& slot, std::span<const TokenId> tokens) {

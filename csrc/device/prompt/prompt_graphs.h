@@ -1,5 +1,5 @@
-// Short prompts by one launch each: a CUDA graph for each number of tokens and window of KV cells,
-// with the phases of a decode step (own_step.h) for so many tokens at once.
+// Short prompts by one launch each: a CUDA graph for each number of rows (model/loop_memory.h) and
+// window of KV cells, with the phases of a decode step (own_step.h) for so many tokens at once.
 //
 // Logits and KV have llama_decode's bits for the same tokens in one batch:
 // docs/internals/prompts.md.
@@ -43,7 +43,7 @@ class PromptGraphs final : public PromptPass {
   // Throws EngineLost.
   bool use_idle_time() override;
 
-  // By number of tokens, from 2 on.
+  // By number of rows: that and the ones behind the number before.
   [[nodiscard]] const std::vector<PromptLengthReport>& report() const noexcept { return report_; }
 
  private:
@@ -66,6 +66,9 @@ class PromptGraphs final : public PromptPass {
   void take_back(const Slot& slot);
 
   // prompt_self_test.cpp
+  // Why graphs of more than kExactPromptTokens rows cannot serve several numbers of tokens; empty:
+  // they can.
+  [[nodiscard]] std::string why_no_longer_ones();
   [[nodiscard]] Run run_decode(const Slot& slot, std::span<const TokenId> tokens);
   [[nodiscard]] Run run_graph(const Slot& slot, std::span<const TokenId> tokens);
   void test(const Slot& slot, std::span<const TokenId> tokens, PromptLengthReport& told);

@@ -12,14 +12,17 @@ PromptInputs::PromptInputs(const LlamaBridge::Most& most)
 
 void PromptInputs::upload(LlamaBridge& bridge, const Slot& slot, std::span<const TokenId> tokens,
                           const CellPlan& plan, const Window& window) {
-  const std::size_t n = tokens.size();
+  const auto n = static_cast<std::size_t>(window.n_tokens);
+  const std::size_t last = tokens.size() - 1;
   std::int32_t* positions = words_.data() + n;
   for (std::size_t i = 0; i < n; ++i) {
-    words_.data()[i] = tokens[i];
-    positions[i] = slot.n_cells() + static_cast<std::int32_t>(i);
-    cells_.data()[i] = plan.first_cell + plan.cells[i];
+    // Behind the last token there is nothing but itself, which writes the same into the same cell.
+    const std::size_t token = std::min(i, last);
+    words_.data()[i] = tokens[token];
+    positions[i] = slot.n_cells() + static_cast<std::int32_t>(token);
+    cells_.data()[i] = plan.first_cell + plan.cells[token];
   }
-  positions[n] = static_cast<std::int32_t>(n - 1);
+  positions[n] = static_cast<std::int32_t>(last);
   fill_mask(bridge, slot, plan, window);
   const auto copy = [&bridge](void* to, const void* from, std::size_t n_bytes) {
     cuda_check(cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyHostToDevice, bridge.stream()),
@@ -38,13 +41,14 @@ void PromptInputs::upload(LlamaBridge& bridge, const Slot& slot, std::span<const
 void PromptInputs::fill_mask(LlamaBridge& bridge, const Slot& slot, const CellPlan& plan,
                              const Window& window) {
   const auto n_kv = static_cast<std::size_t>(window.n_kv);
+  const auto n_rows = static_cast<std::size_t>(window.n_tokens);
   std::uint16_t* row = mask_.data();
   bridge.fill_mask(slot.sequence, slot.n_cells(), {row, n_kv});
   row[plan.cells.front()] = 0;
   // Every token sees what the one before it sees, and itself.
-  for (std::size_t i = 1; i < plan.cells.size(); ++i, row += n_kv) {
+  for (std::size_t i = 1; i < n_rows; ++i, row += n_kv) {
     std::copy_n(row, n_kv, row + n_kv);
-    row[n_kv + static_cast<std::size_t>(plan.cells[i])] = 0;
+    if (i < plan.cells.size()) row[n_kv + static_cast<std::size_t>(plan.cells[i])] = 0;
   }
 }
 

@@ -16,8 +16,8 @@ class PromptInputs {
   // most: of any prompt.
   explicit PromptInputs(const LlamaBridge::Most& most);
 
-  // Of the slot's next tokens, in the cells of the plan; on the bridge's stream. What was enqueued
-  // before must have ended.
+  // Of the slot's next tokens, in the cells of the plan, for the window's rows; on the bridge's
+  // stream. What was enqueued before must have ended.
   void upload(LlamaBridge& bridge, const Slot& slot, std::span<const TokenId> tokens,
               const CellPlan& plan, const Window& window);
 
@@ -26,7 +26,7 @@ class PromptInputs {
 
   PinnedArray<std::int32_t> words_;  // tokens, positions, which of them has the logits
   PinnedArray<std::int64_t> cells_;  // of the whole cache
-  PinnedArray<std::uint16_t> mask_;  // a row a token
+  PinnedArray<std::uint16_t> mask_;
 };
 
 }  // namespace unpaced

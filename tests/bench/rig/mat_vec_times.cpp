@@ -1,6 +1,6 @@
 // How long mat-vecs take: ggml's kernels and each build of ours, beside what the card copies.
 //
-//   mat_vec_times [FORMAT | prompts | crowds]
+//   mat_vec_times [FORMAT | prompts | crowds | COLUMNS]
 //
 // A line is a shape: microseconds a product, each product of a matrix of its own, as many as do not
 // fit into the card's cache, in one CUDA graph. "ggml" rounds its input each time, as it does;
@@ -133,6 +133,14 @@ constexpr Shape kShapes[] = {
     {"Q4_K", 8192, 2048, 8, true, 8},
     {"Q4_K", 2048, 8192, 8, false, 8},
     {"Q8_0", 4096, 4096, 8, false, 8},
+    // Prompts of 65 to 72 tokens.
+    {"Q4_K", 4096, 4096, 72, false, 72},
+    {"Q4_K", 14336, 4096, 72, true, 72},
+    {"Q4_K", 4096, 14336, 72, false, 72},
+    {"Q6_K", 4096, 14336, 72, false, 72},
+    {"Q4_K", 2048, 2048, 72, false, 72},
+    {"Q4_K", 8192, 2048, 72, true, 72},
+    {"Q4_K", 2048, 8192, 72, false, 72},
 };
 
 const GgmlFormat& format_named(const std::string& name) {
@@ -368,7 +376,8 @@ int main(int argc, char** argv) {
     for (const Shape& shape : kShapes) {
       const bool is_asked = argc < 2 || std::strcmp(argv[1], shape.format) == 0 ||
                             (std::strcmp(argv[1], "prompts") == 0 && shape.order_columns > 1) ||
-                            (std::strcmp(argv[1], "crowds") == 0 && shape.n_columns > 8);
+                            (std::strcmp(argv[1], "crowds") == 0 && shape.n_columns > 8) ||
+                            argv[1] == std::to_string(shape.n_columns);
       if (!is_asked) continue;
       measure(shape, backend, card, copied, stream);
     }

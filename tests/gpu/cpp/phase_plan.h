@@ -25,8 +25,9 @@ struct Planned {
       : card(find_card(bridge.device())),
         graph(bridge.graph()),
         phases(plan_phases(graph, kernels_of(bridge, graph, card))),
-        places(graph, phases,
-               [this](const ProductPart& part) { return takes_records(part, card); }),
+        places(
+            graph, phases, [this](const ProductPart& part) { return takes_records(part, card); },
+            product_bytes(phases, card)),
         scratch(places.n_bytes()),
         launcher(places, choices, card) {
     places.begin_at(scratch.data());

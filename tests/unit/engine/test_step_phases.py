@@ -160,7 +160,7 @@ def test_several_tokens_in_phases(
 # More than eight rows have the bits that each has alone, and products by eight of them.
 @pytest.mark.parametrize(
     ("n_tokens", "n_outputs", "kind"),
-    [(1, 1, ""), (5, 1, ""), (2, 2, ""), (5, 5, ""), (20, 20, ""), (20, 20, "alone")],
+    [(1, 1, ""), (5, 1, ""), (80, 1, ""), (2, 2, ""), (5, 5, ""), (20, 20, ""), (20, 20, "alone")],
 )
 @pytest.mark.parametrize("architecture", FIRST_LAYER)
 def test_kernels_are_asked_for_what_the_step_computes(

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "device/kernels/launch.cuh"
+#include "device/kernels/mat_mat.h"
 #include "device/kernels/mat_mat/cursor.h"
 #include "device/kernels/mat_mat/step_ring.cuh"
 #include "device/kernels/mat_mat/task.h"
@@ -90,13 +91,19 @@ void launch_shape(const Task& task, const Card& card, cudaStream_t stream) {
          card, stream, task, has_engine ? weight_maps(task, Tile::kPitch) : WeightMaps{});
 }
 
+template <class Tile, int kMatrices, int kEights = 1>
+void launch_columns(const Task& task, const Card& card, cudaStream_t stream) {
+  if constexpr (kEights < warp_eights(kMatMatColumns)) {
+    if (warp_eights(task.n_columns) > kEights)
+      return launch_columns<Tile, kMatrices, kEights + 1>(task, card, stream);
+  }
+  launch_shape<Tile, kMatrices, kEights>(task, card, stream);
+}
+
 template <class Tile>
 void launch_tile(const Task& task, bool is_gated, const Card& card, cudaStream_t stream) {
-  const bool is_wide = warp_eights(task.n_columns) > 1;
-  if (is_gated && is_wide) return launch_shape<Tile, 2, 2>(task, card, stream);
-  if (is_gated) return launch_shape<Tile, 2, 1>(task, card, stream);
-  if (is_wide) return launch_shape<Tile, 1, 2>(task, card, stream);
-  launch_shape<Tile, 1, 1>(task, card, stream);
+  if (is_gated) return launch_columns<Tile, 2>(task, card, stream);
+  launch_columns<Tile, 1>(task, card, stream);
 }
 
 }  // namespace unpaced::mat_mat

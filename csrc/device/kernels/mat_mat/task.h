@@ -77,10 +77,11 @@ class PartsOfTile {
   return n_matrices * kTileRows * row_pitch + 2 * n_warp_eights * BatchRecord::kBytes;
 }
 // As many as fit into what a block of compute 8.0 may have, but no more than cover the memory's
-// delay.
+// delay. Two at least: of two matrices and most columns only compute 9.0 has room for these.
 [[nodiscard]] constexpr std::int32_t n_stages(std::int32_t bytes) {
   constexpr std::int32_t kSharedBytes = 160 * 1024;
-  return kSharedBytes / bytes < kStagesMost ? kSharedBytes / bytes : kStagesMost;
+  const std::int32_t n = kSharedBytes / bytes;
+  return n < 2 ? 2 : n < kStagesMost ? n : kStagesMost;
 }
 [[nodiscard]] constexpr std::int32_t warp_eights(std::int32_t n_columns) {
   return (record_eights(n_columns) + 1) / 2;

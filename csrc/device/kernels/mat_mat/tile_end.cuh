@@ -122,26 +122,48 @@ class TileEnd {
 
   __device__ __forceinline__ void write(const Sums& sums) const {
     const TaskMatrix& to = task_.matrices[stream_ + kMatrices - 1];
-    const int g = lane() / 4, t = lane() % 4;
+    // Before anything is written: a compiler cannot know that the two are not one memory.
+    Sums added = {};
+#pragma unroll
+    for (int m = 0; m < kMatrices; ++m) {
+      if (task_.matrices[stream_ + m].added != nullptr) get_added(stream_ + m, added[m]);
+    }
 #pragma unroll
     for (int e = 0; e < kEights; ++e) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int column = kRecordColumns * (first_eight<kEights>() + e) + 2 * t + i % 2;
-        const int row = tile_ * kTileRows + 16 * warp_slice() + g + 8 * (i / 2);
-        if (column >= task_.n_columns || row >= to.n_rows) continue;
-        float value = with_added(stream_, sums[0][e][i], column, row);
+        if (!is_there(to, e, i)) continue;
+        float value = with_added(stream_, sums[0][e][i], added[0][e][i]);
         if constexpr (kMatrices == 2) {
-          const float up = with_added(stream_ + 1, sums[1][e][i], column, row);
+          const float up = with_added(stream_ + 1, sums[1][e][i], added[1][e][i]);
           value = mat_vec::gated(up, value, task_.glu, task_.glu_limit);
         }
-        to.out[column * to.out_stride + row] = value;
+        to.out[column_of(e, i) * to.out_stride + row_of(i)] = value;
       }
     }
   }
-  __device__ float with_added(int matrix, float sum, int column, int row) const {
+  __device__ int row_of(int i) const {
+    return tile_ * kTileRows + 16 * warp_slice() + lane() / 4 + 8 * (i / 2);
+  }
+  __device__ static int column_of(int e, int i) {
+    return kRecordColumns * (first_eight<kEights>() + e) + 2 * (lane() % 4) + i % 2;
+  }
+  __device__ bool is_there(const TaskMatrix& matrix, int e, int i) const {
+    return column_of(e, i) < task_.n_columns && row_of(i) < matrix.n_rows;
+  }
+  __device__ void get_added(int matrix, float (&to)[kEights][4]) const {
     const TaskMatrix& of = task_.matrices[matrix];
-    return of.added == nullptr ? sum : sum + of.added[column * of.added_stride + row];
+#pragma unroll
+    for (int e = 0; e < kEights; ++e) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (is_there(of, e, i)) to[e][i] = of.added[column_of(e, i) * of.added_stride + row_of(i)];
+      }
+    }
+  }
+  // Nothing is not +0: -0 stays.
+  __device__ float with_added(int matrix, float sum, float added) const {
+    return task_.matrices[matrix].added == nullptr ? sum : sum + added;
   }
 
   const Task& task_;

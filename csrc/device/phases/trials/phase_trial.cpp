@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "device/kernels/rows/batch_records.h"
 #include "device/kernels/rows/row_rounding.h"
 #include "device/state/cuda_memory.h"
 #include "device/state/stream_wait.h"
@@ -252,7 +253,13 @@ std::vector<PhaseTrial::Left> PhaseTrial::outputs(const StepPhase& phase) const 
     const Span span = written(node);
     take(std::string(ggml_op_name(node->op)) + " " + node->name, span.data, span.size);
   }
-  if (const ggml_tensor* rows = rounded_by(phase)) {
+  const ggml_tensor* rows = rounded_by(phase);
+  if (rows == nullptr) return all;
+  if (const RecordRows records = places_.records(rows); records.n_eights > 0) {
+    const std::int64_t n = batch_record_bytes(rows->ne[0], static_cast<std::int32_t>(rows->ne[1]));
+    take("its batch records", reinterpret_cast<const std::byte*>(records.data),
+         static_cast<std::size_t>(n));
+  } else {
     const auto n = static_cast<std::size_t>(q8_blocks(rows->ne[0]) * rows->ne[1]);
     take("its rounded row", reinterpret_cast<const std::byte*>(places_.rounded(rows)),
          n * sizeof(Q8Block));

@@ -33,7 +33,7 @@ class RecordedStep {
     REQUIRE(model_ != nullptr);
     llama_context_params params = llama_context_default_params();
     params.n_ctx = 512;
-    params.n_batch = params.n_ubatch = 64;
+    params.n_batch = params.n_ubatch = 128;
     params.n_threads = params.n_threads_batch = 1;
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     params.type_k = params.type_v = type;

@@ -75,7 +75,7 @@ TEST(a_product_that_is_not_ours_says_why) {
   CHECK_EQ(why(known), "");
   CHECK_EQ(why(product_of(4096, {matrix_of(kQ4, 4096, 4096)}, 8)),
            "the columns are too few or too many");
-  CHECK_EQ(why(product_of(4096, {matrix_of(kQ4, 4096, 4096)}, 33)),
+  CHECK_EQ(why(product_of(4096, {matrix_of(kQ4, 4096, 4096)}, 81)),
            "the columns are too few or too many");
   CHECK_EQ(why(product_of(4096, {matrix_of(WeightFormat::kF16, 4096, 4096)})),
            "many columns of such weights");
@@ -101,6 +101,14 @@ TEST(a_product_that_is_not_ours_says_why) {
   two.end = MatVecEnd::kGlu;
   CHECK_EQ(why(two, other), "the card has too little shared memory for many columns");
   CHECK_EQ(why(two), "");
+  // Of compute 8.0: two matrices of larger steps and most columns do not.
+  two = product_of(4096, {matrix_of(kQ6, 4096, 4096), matrix_of(kQ6, 4096, 4096)}, 80);
+  two.end = MatVecEnd::kGlu;
+  CHECK_EQ(why(two), "");
+  other.shared_bytes_max = 166912;
+  CHECK_EQ(why(two, other), "the card has too little shared memory for many columns");
+  two.n_columns = two.order_columns = 64;
+  CHECK_EQ(why(two, other), "");
   MatVec gated = product_of(4096, {matrix_of(kQ4, 4096, 4096), matrix_of(kQ4, 2048, 4096)});
   gated.end = MatVecEnd::kGlu;
   CHECK_EQ(why(gated), "gate and up are not two matrices of one shape");

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -25,7 +26,8 @@ struct Shape {
 };
 // Tiles of several parts, parts of several tiles, parts that have none, and tiles that are parts.
 constexpr Shape kShapes[] = {{300, 2048, 7, 19},  {512, 1024, 3, 9},  {128, 512, 9, 16},
-                             {130, 4096, 23, 16}, {260, 256, 12, 17}, {640, 256, 5, 32}};
+                             {130, 4096, 23, 16}, {260, 256, 12, 17}, {640, 256, 5, 32},
+                             {130, 768, 9, 40},   {300, 1024, 7, 61}, {260, 512, 5, 80}};
 
 // Numbers of several magnitudes, which sums in another order would round otherwise.
 float sum_of(int matrix, int part, int tile, int row, int column) {
@@ -47,18 +49,19 @@ class Product {
               kTileRows * static_cast<std::size_t>(8 * record_eights(shape.n_columns))),
         arrivals_(1000, 0),
         added_(cells()),
-        made_(cells(), 9e9F) {
+        made_(kStreams * cells(), 9e9F) {
     for (std::size_t i = 0; i < added_.size(); ++i)
       added_[i] = static_cast<float>(i % 13) / 7.0F - 1.0F;
-    for (int m = 0; m < kMatrices; ++m) {
+    for (int m = 0; m < kStreams * kMatrices; ++m) {
       TaskMatrix& matrix = task_.matrices[m];
       matrix.added = adds ? added_.data() : nullptr;
-      matrix.out = made_.data();
+      matrix.out = made_.data() + static_cast<std::size_t>(m / kMatrices) * cells();
       matrix.out_stride = matrix.added_stride = shape.n_rows;
       matrix.n_rows = shape.n_rows;
       matrix.division = divide(shape.n_rows, shape.n_values, shape.n_multiprocessors);
+      matrix.first_tile = m * matrix.division.n_tiles;
     }
-    task_.n_streams = 1;
+    task_.n_streams = kStreams;
     task_.n_columns = shape.n_columns;
     task_.n_eights = record_eights(shape.n_columns);
     task_.sums = sums_.data();
@@ -80,7 +83,17 @@ class Product {
   }
 
   void check(bool adds) const {
+    for (int stream = 0; stream < kStreams; ++stream) check(adds, stream);
+    for (const std::uint32_t counter : arrivals_) CHECK_EQ(counter, 0U);
+  }
+
+ private:
+  // Gate and up are one; else several matrices follow one another.
+  static constexpr int kStreams = kMatrices == 1 ? kMatVecMatrices : 1;
+
+  void check(bool adds, int stream) const {
     const Division& division = task_.matrices[0].division;
+    const float* made = made_.data() + static_cast<std::size_t>(stream) * cells();
     for (int row = 0; row < shape_.n_rows; ++row) {
       const PartsOfTile parts(division, row / kTileRows);
       for (int column = 0; column < shape_.n_columns; ++column) {
@@ -88,19 +101,17 @@ class Product {
                         static_cast<std::size_t>(row);
         float values[kMatrices];
         for (int m = 0; m < kMatrices; ++m) {
-          values[m] = by_ggml(parts, m, row, column);
+          values[m] = by_ggml(parts, stream + m, row, column);
           if (adds) values[m] += added_[at];
         }
         float expected = values[0];
         if constexpr (kMatrices == 2)
           expected = mat_vec::gated(values[1], values[0], task_.glu, task_.glu_limit);
-        CHECK(std::memcmp(&made_[at], &expected, sizeof expected) == 0);
+        CHECK(std::memcmp(made + at, &expected, sizeof expected) == 0);
       }
     }
-    for (const std::uint32_t counter : arrivals_) CHECK_EQ(counter, 0U);
   }
 
- private:
   [[nodiscard]] std::size_t cells() const {
     return static_cast<std::size_t>(shape_.n_rows) * static_cast<std::size_t>(shape_.n_columns);
   }
@@ -114,7 +125,7 @@ class Product {
             for (int i = 0; i < 4; ++i) {
               const int row = at.tile() * kTileRows + 16 * (w % kSlices) + lane / 4 + 8 * (i / 2);
               const int column = 8 * (w / kSlices * kEights + e) + 2 * (lane % 4) + i % 2;
-              sums[m][e][i] = sum_of(m, at.part(), at.tile(), row, column);
+              sums[m][e][i] = sum_of(at.stream() + m, at.part(), at.tile(), row, column);
             }
           }
         }
@@ -149,10 +160,10 @@ void check_all(bool adds) {
         product.check(adds);
       }
     };
-    if (warp_eights(shape.n_columns) == 1)
-      check.template operator()<1>();
-    else
-      check.template operator()<2>();
+    [&]<int... kFew>(std::integer_sequence<int, kFew...>) {
+      ((warp_eights(shape.n_columns) == kFew + 1 ? check.template operator()<kFew + 1>() : void()),
+       ...);
+    }(std::make_integer_sequence<int, 5>());
   }
 }
 

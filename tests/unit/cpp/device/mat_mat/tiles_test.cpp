@@ -237,6 +237,8 @@ void check_tile(ggml_type type) {
   check_steps<Tile, 1, 2, 1>(type);
   check_steps<Tile, 2, 1, 1>(type);
   check_steps<Tile, 2, 3, 3>(type);
+  check_steps<Tile, 1, 5, 4>(type);
+  check_steps<Tile, 2, 5, 5>(type);
 }
 
 TEST(q4_k_is_ggmls) { check_tile<TwoGroups<4>>(GGML_TYPE_Q4_K); }

@@ -25,6 +25,9 @@ using unpaced::test::RecordedStep;
 // Of the largest value that a phase leaves: other sums are rounded elsewhere, and a value between
 // two steps of q8 may go to the other one.
 constexpr float kTolerance = 1e-3F;
+// Of many rows more values do.
+constexpr std::int32_t kFewRows = 20;
+constexpr float kManyRowsTolerance = 5e-3F;
 
 // ggml's CPU adds up an attention's values in F16.
 constexpr float kAttentionTolerance = 1e-2F;
@@ -107,7 +110,7 @@ TEST(kernels_are_asked_for_what_the_step_computes) {
   const std::vector<StepPhase> phases = plan_phases(graph, kernels);
   ValuePlaces places(
       graph, phases, [&card](const ProductPart& part) { return takes_records(part, card); },
-      mat_mat_sum_bytes(static_cast<std::int32_t>(n_tokens), card));
+      product_bytes(phases, card));
   std::vector<std::byte> scratch(places.n_bytes(), std::byte{0xff});
   places.begin_at(scratch.data());
   const MatVecChoices choices;
@@ -133,8 +136,9 @@ TEST(kernels_are_asked_for_what_the_step_computes) {
     const AttentionLaunch* attention = attention_of(phase);
     for (std::size_t i = 0; i < expected.size() && keeps_floats(phase); ++i) {
       largest = std::max(largest, difference(expected[i], made[i]));
-      CHECK(difference(expected[i], made[i]) <
-            (attention == nullptr ? kTolerance : kAttentionTolerance));
+      CHECK(difference(expected[i], made[i]) < (attention != nullptr   ? kAttentionTolerance
+                                                : n_tokens <= kFewRows ? kTolerance
+                                                                       : kManyRowsTolerance));
     }
     RecordedStep::restore(after);
     if (attention != nullptr && attention->rounded != nullptr) {
