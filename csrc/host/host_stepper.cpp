@@ -60,7 +60,9 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
                 .n_beside = prefill_budget(config, model_->context()),
                 .max_itl_us = config.max_itl_us},
                config.n_slots),
-      short_steps_(config.short_steps_alone ? llama_model_n_params(model_->get()) : 0),
+      short_steps_(config.short_steps_alone ? llama_model_n_params(model_->get()) : 0,
+                   static_cast<std::uint64_t>(llama_model_n_layer(model_->get())) *
+                       static_cast<std::uint64_t>(llama_model_n_embd(model_->get()))),
       cells_(model_->context(), config.n_slots),
       batch_(n_chunk_),
       share_batch_(n_chunk_),
@@ -199,7 +201,10 @@ std::int32_t HostStepper::decode(const TokenBatch& batch, std::span<Slot> slots)
   StepSize size{.n_tokens = batch.size(), .has_prompt = n_prefilled_ > 0};
   for (const Slot& slot : slots) {
     if (share_of(slot).n > 0) size.n_cells = std::max(size.n_cells, slot.n_cells());
+    size.n_read += slot.n_cells();
   }
+  // In a stream of its own a token reads its sequence's alone.
+  if (!kv_unified_) size.n_read = size.n_cells;
   model_->let_compute_alone(short_steps_.next(size));
   for (;;) {
     const HeldWarnings warnings;

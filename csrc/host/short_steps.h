@@ -9,6 +9,7 @@ struct StepSize {
   std::int32_t n_tokens = 0;
   bool has_prompt = false;
   std::int32_t n_cells = 0;  // the most that a sequence of the step has before it
+  std::int32_t n_read = 0;   // that attention reads for each token, whosever they are
 };
 
 // Where the front end has no core of its own, who sends requests while a prompt is computed waits
@@ -17,14 +18,17 @@ struct StepSize {
 // that came at the same time are still read, are computed by the decode thread alone.
 class ShortSteps {
  public:
-  // `n_params`: the model's; 0: there are no such steps.
-  explicit ShortSteps(std::uint64_t n_params) noexcept : n_params_(n_params) {}
+  // `n_params`: the model's; 0: there are no such steps. `n_cell_values`: of a cell's keys, in all
+  // layers, as many as heads have of queries.
+  explicit ShortSteps(std::uint64_t n_params, std::uint64_t n_cell_values) noexcept
+      : n_params_(n_params), n_cell_values_(n_cell_values) {}
 
   // Whether the next step is one of them. Told of each step, once.
   [[nodiscard]] bool next(const StepSize& step) noexcept;
 
  private:
   std::uint64_t n_params_;
+  std::uint64_t n_cell_values_;
   std::int32_t n_left_ = 0;  // steps behind a prompt
 };
 

@@ -43,7 +43,8 @@ struct PhaseTrialReport {
   double own_us = 0;
 };
 
-// Prompts of so many tokens, and what the start-up test found of those that it computes.
+// Prompts of so many tokens, from nine on of up to so many (prompt_rows()), and what the start-up
+// test found of those that it computes.
 struct PromptLengthReport {
   std::int32_t n_tokens = 0;
   std::string why;        // why llama_decode computes them; empty: a captured graph does

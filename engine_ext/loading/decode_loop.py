@@ -76,9 +76,9 @@ class DecodeLoop:
     why, and with kernels auto own_us and ggml_us, what a step takes without the draw, of those that
     the start-up test measured; 0: of the others."""
     prompt_lengths: Sequence[Mapping[str, str | int | float]] = ()
-    """Short prompts, by their number of tokens (n_tokens): what computes them (by: graph or
-    llama_decode), why, and what the start-up test measured of those it computed: own_ms,
-    decode_ms, capture_ms. Empty: llama_decode computes all prompts."""
+    """Short prompts, by their number of tokens (n_tokens; above eight in eights, each for all up to
+    there): what computes them (by: graph or llama_decode), why, and what the start-up test found
+    of those it computed: own_ms, decode_ms, capture_ms. Empty: llama_decode computes all."""
     prompts_why: str = ""
     """Why llama_decode computes all prompts; empty: see prompt_lengths."""
 
