@@ -43,7 +43,7 @@ class PromptGraphs final : public PromptPass {
   // Throws EngineLost.
   bool use_idle_time() override;
 
-  // By number of rows: that and the ones behind the number before.
+  // One for each number of rows (prompt_rows()): it goes for every number of tokens that has them.
   [[nodiscard]] const std::vector<PromptLengthReport>& report() const noexcept { return report_; }
 
  private:
