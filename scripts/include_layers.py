@@ -35,7 +35,7 @@ LAYERS = (
     ("device/kernels/mat_vec/block",),
     ("device/lane", "device/card", "device/kernels/attention", "device/kernels/mat_vec"),
     ("device/phases", "device/kernels/mat_mat", "device/kernels/mat_vec/pairs"),
-    ("device/phases/trials",),
+    ("device/kernels/mat_mat/pairs", "device/phases/trials"),
     ("device/loop",),
     ("device/loop/self_test", "device/prompt"),
     ("device/stepper",),

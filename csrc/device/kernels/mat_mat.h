@@ -1,6 +1,7 @@
-// Matrices times 9 to 80 vectors, in a launch a format, with the bits of ggml's products of so many
-// columns (mmq.cuh: mul_mat_q and mul_mat_q_stream_k_fixup). Which sums are made one after the
-// other and which are added up later hangs on the card's number of multiprocessors there, and here.
+// Matrices times 9 to 80 vectors, in a launch a format or a pair of formats, with the bits of
+// ggml's products of so many columns (mmq.cuh: mul_mat_q and mul_mat_q_stream_k_fixup). Which sums
+// are made one after the other and which are added up later hangs on the card's number of
+// multiprocessors there, and here.
 //
 // A product is described as mat-vecs are: MatVec's n_columns and order_columns are the number of
 // vectors, input_records are batch records of them (rows/batch_records.h), there are no experts.
@@ -31,7 +32,8 @@ inline constexpr std::int32_t kMatMatArrivals = 32768;
 // Why this cannot be computed with ggml's bits on the card, as a sentence; empty: it can.
 [[nodiscard]] std::string why_no_mat_mat(const MatVec& product, const Card& card);
 
-// As many launches as there are formats. Throws std::runtime_error if one cannot be made.
+// As many launches as there are formats, or one where two have kernels together. Throws
+// std::runtime_error if one cannot be made.
 void enqueue_mat_mat(const MatVec& product, const MatMatMemory& memory, const Card& card,
                      CUstream_st* stream);
 

@@ -161,6 +161,43 @@ void compare_pair(const char* first, const char* second, int n_columns, int n_va
   }
 }
 
+// The same of many columns: a large matrix and a small one, as Q and V.
+void compare_many_pair(const char* first, const char* second, int n_columns, int n_values,
+                       GgmlBackend& backend, const Card& card, const ProductMemory& memory,
+                       Totals& totals) {
+  GpuProduct product = {.format = &format_named(first),
+                        .n_values = n_values,
+                        .n_rows = 2048,
+                        .n_columns = n_columns,
+                        .order_columns = n_columns};
+  GpuCase a(product, backend, 1);
+  product.format = &format_named(second);
+  product.n_rows = 517;
+  GpuCase b(product, backend, 2);
+  b.take_inputs(a);
+  const std::vector<float> expected_a = a.by_ggml(), expected_b = b.by_ggml();
+  MatVec made = a.mat_vec();
+  made.n_matrices = 2;
+  made.matrices[1] = b.mat_vec().matrices[0];
+  ++totals.products;
+  if (const std::string why = why_no_mat_mat(made, card); !why.empty()) {
+    std::printf("%s and %s: ggml's: %s\n", first, second, why.c_str());
+    return;
+  }
+  for (int turn = 0; turn < 2; ++turn) {
+    ++totals.launches;
+    b.forget();
+    const Difference of_a = difference(a.by_us(made, card, memory.get()), expected_a);
+    const Difference of_b = difference(b.outputs(), expected_b);
+    if (of_a.n == 0 && of_b.n == 0) continue;
+    ++totals.wrong;
+    for (const Difference& found : {of_a, of_b}) {
+      std::printf("%s and %s, columns %d K %d turn %d: ", first, second, n_columns, n_values, turn);
+      tell(found, expected_a.size());
+    }
+  }
+}
+
 void compare_format(const GgmlFormat& format, GgmlBackend& backend, const Card& card,
                     Totals& totals) {
   const std::vector<int> lengths =
@@ -257,6 +294,15 @@ int main(int argc, char** argv) {
       std::printf("%s: %d products of many columns, %d differ\n", name,
                   totals.products - before.products, totals.wrong - before.wrong);
       std::fflush(stdout);
+    }
+    for (const int n_columns : {9, 16, 40, 61, 80}) {
+      if (argc > 1 && std::strcmp(argv[1], "crowds") != 0 && std::strcmp(argv[1], "pairs") != 0)
+        break;
+      const ProductMemory memory(card);
+      for (const int n_values : {2048, 4096, 14336}) {
+        compare_many_pair("Q4_K", "Q6_K", n_columns, n_values, backend, card, memory, totals);
+        compare_many_pair("Q5_K", "Q6_K", n_columns, n_values, backend, card, memory, totals);
+      }
     }
     for (const int n_columns : {1, 2, 4, 8}) {
       if (argc > 1 && std::strcmp(argv[1], "pairs") != 0) break;

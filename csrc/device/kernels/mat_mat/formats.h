@@ -29,4 +29,10 @@ void launch_q5_k(const Task& task, bool is_gated, const Card& card, CUstream_st*
 void launch_q6_k(const Task& task, bool is_gated, const Card& card, CUstream_st* stream);
 void launch_q8_0(const Task& task, bool is_gated, const Card& card, CUstream_st* stream);
 
+// Matrices of two formats, one after the other: the first format's first.
+using LaunchPair = void (*)(const Task& task, const Card& card, CUstream_st* stream);
+
+void launch_q4_k_and_q6_k(const Task& task, const Card& card, CUstream_st* stream);
+void launch_q5_k_and_q6_k(const Task& task, const Card& card, CUstream_st* stream);
+
 }  // namespace unpaced::mat_mat

@@ -15,10 +15,10 @@
 
 namespace unpaced::mat_mat {
 
-template <class Tile, int kMatrices, int kEights>
+template <class First, class Second, int kMatrices, int kEights>
 class BlockOfThreads {
-  using Memory = Stage<Tile, kMatrices, kEights>;
-  using Ring = StepRing<Tile, kMatrices, kEights>;
+  using Memory = Stage<First, Second, kMatrices, kEights>;
+  using Ring = StepRing<First, Second, kMatrices, kEights>;
   using Sums = float[kMatrices][kEights][4];
 
  public:
@@ -44,10 +44,13 @@ class BlockOfThreads {
     Sums sums = {};
     for (; !here.is_done(); here.step()) {
       const std::uint8_t* memory = ring_.await();
-      Tile::template multiply_step<kOwn>(
-          memory + warp_slice() * 16 * Tile::kPitch, Memory::kMatrixBytes,
-          memory + Memory::kRecordsAt + first_eight<kEights>() * BatchRecord::kBytes,
-          here.step_of_tile(), sums);
+      with_tile<First, Second>(task_, here.stream(), [&](auto tile) {
+        using Tile = decltype(tile);
+        Tile::template multiply_step<kOwn>(
+            memory + warp_slice() * 16 * Tile::kPitch, Memory::kMatrixBytes,
+            memory + Memory::kRecordsAt + first_eight<kEights>() * BatchRecord::kBytes,
+            here.step_of_tile(), sums);
+      });
       ring_.leave();
       if (!here.ends_sums()) continue;
       TileEnd<kMatrices, kEights>(task_, here.stream(), here.tile()).add_part(here.part(), sums);
@@ -66,44 +69,44 @@ class BlockOfThreads {
   Ring ring_;
 };
 
-template <class Tile, int kMatrices, int kEights>
+template <class First, class Second, int kMatrices, int kEights>
 __global__ void __launch_bounds__(kThreads, 1)
     mat_mat_kernel(const __grid_constant__ Task task, const __grid_constant__ WeightMaps maps) {
   extern __shared__ __align__(128) std::uint8_t shared[];
   __shared__ __align__(8) RingBarriers barriers;
 #if __CUDA_ARCH__ >= 800
-  BlockOfThreads<Tile, kMatrices, kEights>(task, maps, shared, barriers).run();
+  BlockOfThreads<First, Second, kMatrices, kEights>(task, maps, shared, barriers).run();
 #endif
 }
 
-template <class Tile, int kMatrices, int kEights>
+template <class First, class Second, int kMatrices, int kEights>
 void launch_shape(const Task& task, const Card& card, cudaStream_t stream) {
-  const auto kernel = mat_mat_kernel<Tile, kMatrices, kEights>;
-  using Memory = Stage<Tile, kMatrices, kEights>;
-  constexpr int kBytes = Memory::kNumber * Memory::kBytes;
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+  const auto kernel = mat_mat_kernel<First, Second, kMatrices, kEights>;
+  using Memory = Stage<First, Second, kMatrices, kEights>;
+  const int n_bytes = n_stages(Memory::kBytes, card.code) * Memory::kBytes;
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
              "cudaFuncSetAttribute");
   const bool has_engine = can_start_early(kernel);  // code for compute 9.0
   launch(kernel,
          {.grid = dim3(static_cast<unsigned>(card.n_multiprocessors)),
           .block = dim3(kThreads),
-          .shared_bytes = kBytes},
-         card, stream, task, has_engine ? weight_maps(task, Tile::kPitch) : WeightMaps{});
+          .shared_bytes = static_cast<std::size_t>(n_bytes)},
+         card, stream, task, has_engine ? weight_maps(task) : WeightMaps{});
 }
 
-template <class Tile, int kMatrices, int kEights = 1>
+template <class First, class Second, int kMatrices, int kEights = 1>
 void launch_columns(const Task& task, const Card& card, cudaStream_t stream) {
   if constexpr (kEights < warp_eights(kMatMatColumns)) {
     if (warp_eights(task.n_columns) > kEights)
-      return launch_columns<Tile, kMatrices, kEights + 1>(task, card, stream);
+      return launch_columns<First, Second, kMatrices, kEights + 1>(task, card, stream);
   }
-  launch_shape<Tile, kMatrices, kEights>(task, card, stream);
+  launch_shape<First, Second, kMatrices, kEights>(task, card, stream);
 }
 
 template <class Tile>
 void launch_tile(const Task& task, bool is_gated, const Card& card, cudaStream_t stream) {
-  if (is_gated) return launch_columns<Tile, 2>(task, card, stream);
-  launch_columns<Tile, 1>(task, card, stream);
+  if (is_gated) return launch_columns<Tile, Tile, 2>(task, card, stream);
+  launch_columns<Tile, Tile, 1>(task, card, stream);
 }
 
 }  // namespace unpaced::mat_mat

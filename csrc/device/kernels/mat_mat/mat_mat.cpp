@@ -29,6 +29,15 @@ constexpr std::array<Format, 4> kFormats = {{
     {WeightFormat::kQ8_0, kQ80Step, launch_q8_0},
 }};
 
+struct Pair {
+  WeightFormat first, second;
+  LaunchPair launch;
+};
+constexpr std::array<Pair, 2> kPairs = {{
+    {WeightFormat::kQ4_K, WeightFormat::kQ6_K, launch_q4_k_and_q6_k},
+    {WeightFormat::kQ5_K, WeightFormat::kQ6_K, launch_q5_k_and_q6_k},
+}};
+
 const Format* find_format(WeightFormat name) {
   const auto* found = std::ranges::find(kFormats, name, &Format::name);
   return found == kFormats.end() ? nullptr : found;
@@ -50,7 +59,7 @@ std::string why_no_matrix(const MatVecMatrix& matrix, const MatVec& product, con
     return "its weights are not aligned";
   const std::int32_t bytes = stage_bytes(format->step.pitch, product.end == MatVecEnd::kGlu ? 2 : 1,
                                          warp_eights(product.n_columns));
-  if (n_stages(bytes) * bytes > card.shared_bytes_max)
+  if (n_stages(bytes, card.code) * bytes > card.shared_bytes_max)
     return "the card has too little shared memory for many columns";
   const Division division = divide(matrix.n_rows, product.n_values, card.n_multiprocessors);
   // Steps times parts are counted in 32 bits.
@@ -59,10 +68,9 @@ std::string why_no_matrix(const MatVecMatrix& matrix, const MatVec& product, con
   return "";
 }
 
-Task task_of(const MatVec& product, WeightFormat format, const MatMatMemory& memory,
-             const Card& card) {
-  Task task = {};
-  std::int32_t n = 0, n_tiles = 0;
+// Behind those that the task has, n of n_tiles together.
+void add_matrices(Task& task, const MatVec& product, WeightFormat format, const Card& card,
+                  std::int32_t& n, std::int32_t& n_tiles) {
   for (const MatVecMatrix& matrix : matrices_of(product)) {
     if (matrix.format != format) continue;
     TaskMatrix& made = task.matrices[n++];
@@ -72,10 +80,38 @@ Task task_of(const MatVec& product, WeightFormat format, const MatMatMemory& mem
             .out_stride = matrix.out_stride,
             .added_stride = matrix.added_stride,
             .n_rows = matrix.n_rows,
+            .row_bytes = static_cast<std::int32_t>(matrix.row_bytes),
+            .row_pitch = find_format(format)->step.pitch,
             .first_tile = n_tiles,
             .division = divide(matrix.n_rows, product.n_values, card.n_multiprocessors)};
     n_tiles += made.division.n_tiles;
-    task.row_bytes = static_cast<std::int32_t>(matrix.row_bytes);
+  }
+}
+
+bool has_format(const MatVec& product, WeightFormat format) {
+  return std::ranges::any_of(matrices_of(product),
+                             [&](const MatVecMatrix& m) { return m.format == format; });
+}
+
+// Of two formats that there are kernels for together; nullptr: none.
+const Pair* pair_of(const MatVec& product) {
+  const auto* found = std::ranges::find_if(kPairs, [&](const Pair& pair) {
+    return has_format(product, pair.first) && has_format(product, pair.second) &&
+           std::ranges::all_of(matrices_of(product), [&](const MatVecMatrix& m) {
+             return m.format == pair.first || m.format == pair.second;
+           });
+  });
+  return found == kPairs.end() || product.end == MatVecEnd::kGlu ? nullptr : found;
+}
+
+// Of the product's matrices in these formats, one format's behind the other's.
+Task task_of(const MatVec& product, std::span<const WeightFormat> formats,
+             const MatMatMemory& memory, const Card& card) {
+  Task task = {};
+  std::int32_t n = 0, n_tiles = 0;
+  for (const WeightFormat format : formats) {
+    add_matrices(task, product, format, card, n, n_tiles);
+    if (format == formats.front()) task.n_first = n;
   }
   task.n_streams = product.end == MatVecEnd::kGlu ? 1 : n;
   task.n_columns = product.n_columns;
@@ -119,12 +155,17 @@ std::string why_no_mat_mat(const MatVec& product, const Card& card) {
 
 void enqueue_mat_mat(const MatVec& product, const MatMatMemory& memory, const Card& card,
                      CUstream_st* stream) {
+  if (const mat_mat::Pair* pair = mat_mat::pair_of(product)) {
+    mat_mat::Task task =
+        mat_mat::task_of(product, std::array{pair->first, pair->second}, memory, card);
+    task.next_is_ours = product.next_is_ours;
+    return pair->launch(task, card, stream);
+  }
   const auto matrices = mat_mat::matrices_of(product);
   for (const mat_mat::Format& format : mat_mat::kFormats) {
-    const auto is_of_it = [&](const MatVecMatrix& m) { return m.format == format.name; };
-    if (std::ranges::none_of(matrices, is_of_it)) continue;
-    mat_mat::Task task = mat_mat::task_of(product, format.name, memory, card);
-    task.next_is_ours = product.next_is_ours || !is_of_it(matrices.back());
+    if (!mat_mat::has_format(product, format.name)) continue;
+    mat_mat::Task task = mat_mat::task_of(product, std::array{format.name}, memory, card);
+    task.next_is_ours = product.next_is_ours || matrices.back().format != format.name;
     format.launch(task, product.end == MatVecEnd::kGlu, card, stream);
   }
 }

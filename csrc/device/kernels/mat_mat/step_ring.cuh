@@ -3,6 +3,8 @@
 // and it alone waits for other warps; before, all threads ask for 16 bytes each.
 #pragma once
 
+#include <type_traits>
+
 #include "device/kernels/launch.cuh"
 #include "device/kernels/mat_mat/cursor.h"
 #include "device/kernels/mat_mat/tensor.cuh"
@@ -13,14 +15,31 @@ namespace unpaced::mat_mat {
 
 inline constexpr int kThreads = 32 * kWarps;  // that multiply
 
-template <class Tile, int kMatrices, int kEights>
+// Of matrices in one format, or in two: First and Second.
+template <class First, class Second, int kMatrices, int kEights>
 struct Stage {
-  static constexpr int kMatrixBytes = kTileRows * Tile::kPitch;
+  static constexpr int kPitch = First::kPitch > Second::kPitch ? First::kPitch : Second::kPitch;
+  static constexpr int kMatrixBytes = kTileRows * kPitch;
   static constexpr int kRecordsAt = kMatrices * kMatrixBytes;
-  static constexpr int kBytes = stage_bytes(Tile::kPitch, kMatrices, kEights);
-  static constexpr int kNumber = n_stages(kBytes);
+  static constexpr int kBytes = stage_bytes(kPitch, kMatrices, kEights);
+#ifdef __CUDA_ARCH__
+  static constexpr int kNumber = n_stages(kBytes, __CUDA_ARCH__ / 10);
   static_assert(kNumber >= 2);
+#endif
 };
+
+// Calls `work` with the tile of the format that a stream has.
+template <class First, class Second, class Work>
+__device__ __forceinline__ void with_tile(const Task& task, int stream, const Work& work) {
+  if constexpr (std::is_same_v<First, Second>) {
+    work(First());
+  } else {
+    if (stream < task.n_first)
+      work(First());
+    else
+      work(Second());
+  }
+}
 
 struct RingBarriers {
   unsigned long long filled[kStagesMost];
@@ -39,9 +58,9 @@ __device__ __forceinline__ void copy_box(const WeightMap& map, int element, int 
       : "memory");
 }
 
-template <class Tile, int kMatrices, int kEights>
+template <class First, class Second, int kMatrices, int kEights>
 class StepRing {
-  using Memory = Stage<Tile, kMatrices, kEights>;
+  using Memory = Stage<First, Second, kMatrices, kEights>;
   static constexpr int kStages = Memory::kNumber;
 
  public:
@@ -101,7 +120,12 @@ class StepRing {
     ahead_.step();
   }
   __device__ void fetch_weights(int stage, const Cursor& at) {
-    const int n_bytes = kMatrices * Memory::kMatrixBytes + task_.n_eights * BatchRecord::kBytes;
+    with_tile<First, Second>(task_, at.stream(),
+                             [&](auto tile) { fetch_weights_of<decltype(tile)>(stage, at); });
+  }
+  template <class Tile>
+  __device__ __forceinline__ void fetch_weights_of(int stage, const Cursor& at) {
+    const int n_bytes = kMatrices * kTileRows * Tile::kPitch + task_.n_eights * BatchRecord::kBytes;
     mat_vec::announce(&barriers_.filled[stage], n_bytes);
 #pragma unroll
     for (int m = 0; m < kMatrices; ++m) {
@@ -129,9 +153,9 @@ class StepRing {
 
 #else
 
-template <class Tile, int kMatrices, int kEights>
+template <class First, class Second, int kMatrices, int kEights>
 class StepRing {
-  using Memory = Stage<Tile, kMatrices, kEights>;
+  using Memory = Stage<First, Second, kMatrices, kEights>;
   static constexpr int kStages = Memory::kNumber;
 
  public:
@@ -169,13 +193,18 @@ class StepRing {
 
  private:
   __device__ void fetch_weights(int stage, const Cursor& at) {
+    with_tile<First, Second>(task_, at.stream(),
+                             [&](auto tile) { fetch_weights_of<decltype(tile)>(stage, at); });
+  }
+  template <class Tile>
+  __device__ __forceinline__ void fetch_weights_of(int stage, const Cursor& at) {
     std::uint8_t* memory = shared_ + stage * Memory::kBytes;
 #pragma unroll
     for (int m = 0; m < kMatrices; ++m) {
       const TaskMatrix& matrix = task_.matrices[at.stream() + m];
       const std::int64_t first = std::int64_t{at.tile()} * kTileRows;
       const std::uint8_t* tile =
-          matrix.weights + first * task_.row_bytes + Tile::offset(at.step_of_tile());
+          matrix.weights + first * matrix.row_bytes + Tile::offset(at.step_of_tile());
       const int last = min(matrix.n_rows - static_cast<int>(first), kTileRows) - 1;
 #pragma unroll
       for (int i = 0; i < kTileRows * Tile::kChunks; i += kThreads) {
@@ -183,7 +212,7 @@ class StepRing {
         if (i + kThreads > kTileRows * Tile::kChunks && chunk >= kTileRows * Tile::kChunks) break;
         const int row = chunk / Tile::kChunks, piece = chunk % Tile::kChunks;
         fetch(memory + m * Memory::kMatrixBytes + row * Tile::kPitch + 16 * piece,
-              tile + (min(row, last) * task_.row_bytes + 16 * piece));
+              tile + (min(row, last) * matrix.row_bytes + 16 * piece));
       }
     }
   }

@@ -76,11 +76,15 @@ class PartsOfTile {
                                                  std::int32_t n_warp_eights) {
   return n_matrices * kTileRows * row_pitch + 2 * n_warp_eights * BatchRecord::kBytes;
 }
-// As many as fit into what a block of compute 8.0 may have, but no more than cover the memory's
-// delay. Two at least: of two matrices and most columns only compute 9.0 has room for these.
-[[nodiscard]] constexpr std::int32_t n_stages(std::int32_t bytes) {
-  constexpr std::int32_t kSharedBytes = 160 * 1024;
-  const std::int32_t n = kSharedBytes / bytes;
+// What stages may take of a block's shared memory, by the code's compute capability: 8.6 and 8.9
+// have less than 8.0, and more than that would be of no use.
+[[nodiscard]] constexpr std::int32_t stages_bytes_max(std::int32_t code) {
+  return (code == 86 || code == 89 ? 99 : 160) * 1024;
+}
+// As many as fit, but no more than cover the memory's delay. Two at least: of two matrices and most
+// columns only compute 9.0 has room for these.
+[[nodiscard]] constexpr std::int32_t n_stages(std::int32_t bytes, std::int32_t code) {
+  const std::int32_t n = stages_bytes_max(code) / bytes;
   return n < 2 ? 2 : n < kStagesMost ? n : kStagesMost;
 }
 [[nodiscard]] constexpr std::int32_t warp_eights(std::int32_t n_columns) {
@@ -94,6 +98,8 @@ struct TaskMatrix {
   std::int64_t out_stride;
   std::int64_t added_stride;
   std::int32_t n_rows;
+  std::int32_t row_bytes;
+  std::int32_t row_pitch;   // of its format in shared memory
   std::int32_t first_tile;  // among all matrices'
   Division division;
 };
@@ -101,7 +107,7 @@ struct TaskMatrix {
 struct Task {
   TaskMatrix matrices[kMatVecMatrices];
   std::int32_t n_streams;  // matrices one after the other; gate and up are one
-  std::int32_t row_bytes;
+  std::int32_t n_first;    // of these in the launch's first format, which come first
   std::int32_t n_columns;
   std::int32_t n_eights;
   const std::uint8_t* records;

@@ -28,12 +28,12 @@ Encode find_encode() {
 
 constexpr std::uint32_t kElementBytes = 2;
 
-WeightMap weight_map(const TaskMatrix& matrix, std::int32_t row_bytes, std::int32_t row_pitch) {
+WeightMap weight_map(const TaskMatrix& matrix) {
   static const Encode encode = find_encode();
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(row_bytes) / kElementBytes,
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(matrix.row_bytes) / kElementBytes,
                                static_cast<cuuint64_t>(matrix.n_rows)};
-  const cuuint64_t stride = static_cast<cuuint64_t>(row_bytes);
-  const cuuint32_t box[2] = {static_cast<cuuint32_t>(row_pitch) / kElementBytes, kTileRows};
+  const cuuint64_t stride = static_cast<cuuint64_t>(matrix.row_bytes);
+  const cuuint32_t box[2] = {static_cast<cuuint32_t>(matrix.row_pitch) / kElementBytes, kTileRows};
   const cuuint32_t steps[2] = {1, 1};
   CUtensorMap made;
   const CUresult result =
@@ -49,11 +49,10 @@ WeightMap weight_map(const TaskMatrix& matrix, std::int32_t row_bytes, std::int3
 
 }  // namespace
 
-WeightMaps weight_maps(const Task& task, std::int32_t row_pitch) {
+WeightMaps weight_maps(const Task& task) {
   WeightMaps maps = {};
   for (std::int32_t i = 0; i < kMatVecMatrices; ++i) {
-    if (task.matrices[i].weights != nullptr)
-      maps.of[i] = weight_map(task.matrices[i], task.row_bytes, row_pitch);
+    if (task.matrices[i].weights != nullptr) maps.of[i] = weight_map(task.matrices[i]);
   }
   return maps;
 }

@@ -17,8 +17,9 @@ struct WeightMaps {
   WeightMap of[kMatVecMatrices];
 };
 
-// The engine brings kTileRows pieces of rows at once, row_pitch bytes each, from any multiple of 16
-// bytes on; behind a row's end and the last row there are zeros. Throws std::runtime_error.
-[[nodiscard]] WeightMaps weight_maps(const Task& task, std::int32_t row_pitch);
+// The engine brings kTileRows pieces of rows at once, a matrix's row_pitch bytes each, from any
+// multiple of 16 bytes on; behind a row's end and the last row there are zeros. Throws
+// std::runtime_error.
+[[nodiscard]] WeightMaps weight_maps(const Task& task);
 
 }  // namespace unpaced::mat_mat

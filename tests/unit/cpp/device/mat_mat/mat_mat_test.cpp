@@ -34,6 +34,12 @@ void launch_q6_k(const Task& task, bool is_gated, const Card&, CUstream_st*) {
 void launch_q8_0(const Task& task, bool is_gated, const Card&, CUstream_st*) {
   launches.push_back({"Q8_0", task, is_gated});
 }
+void launch_q4_k_and_q6_k(const Task& task, const Card&, CUstream_st*) {
+  launches.push_back({"Q4_K and Q6_K", task, false});
+}
+void launch_q5_k_and_q6_k(const Task& task, const Card&, CUstream_st*) {
+  launches.push_back({"Q5_K and Q6_K", task, false});
+}
 
 }  // namespace unpaced::mat_mat
 
@@ -47,7 +53,9 @@ const Card kCard = {
 alignas(16) std::uint8_t weights[16];
 
 MatVecMatrix matrix_of(WeightFormat format, int n_rows, int n_values) {
-  const int step_bytes = format == WeightFormat::kQ6_K ? 210 : 144;
+  const int step_bytes = format == WeightFormat::kQ6_K   ? 210
+                         : format == WeightFormat::kQ5_K ? 176
+                                                         : 144;
   return {.weights = weights,
           .format = format,
           .n_rows = n_rows,
@@ -101,6 +109,14 @@ TEST(a_product_that_is_not_ours_says_why) {
   two.end = MatVecEnd::kGlu;
   CHECK_EQ(why(two, other), "the card has too little shared memory for many columns");
   CHECK_EQ(why(two), "");
+  // With code of its own they do, up to 32 columns, and one matrix up to 80.
+  other.code = 86;
+  two.n_columns = two.order_columns = 32;
+  CHECK_EQ(why(two, other), "");
+  two.n_columns = two.order_columns = 33;
+  CHECK_EQ(why(two, other), "the card has too little shared memory for many columns");
+  CHECK_EQ(why(product_of(4096, {matrix_of(kQ4, 4096, 4096)}, 80), other), "");
+  other.code = 90;
   // Of compute 8.0: two matrices of larger steps and most columns do not.
   two = product_of(4096, {matrix_of(kQ6, 4096, 4096), matrix_of(kQ6, 4096, 4096)}, 80);
   two.end = MatVecEnd::kGlu;
@@ -114,10 +130,12 @@ TEST(a_product_that_is_not_ours_says_why) {
   CHECK_EQ(why(gated), "gate and up are not two matrices of one shape");
 }
 
+constexpr WeightFormat kQ5 = WeightFormat::kQ5_K;
+
 TEST(each_format_has_a_launch) {
   launches.clear();
   MatVec product = product_of(
-      4096, {matrix_of(kQ4, 4096, 4096), matrix_of(kQ4, 1024, 4096), matrix_of(kQ6, 1024, 4096)},
+      4096, {matrix_of(kQ4, 4096, 4096), matrix_of(kQ4, 1024, 4096), matrix_of(kQ5, 1024, 4096)},
       20);
   product.next_is_ours = false;
   enqueue_mat_mat(product, {}, kCard, nullptr);
@@ -125,16 +143,46 @@ TEST(each_format_has_a_launch) {
   const mat_mat::Task &first = launches[0].task, &second = launches[1].task;
   CHECK_EQ(launches[0].format, "Q4_K");
   CHECK_EQ(first.n_streams, 2);
+  CHECK_EQ(first.n_first, 2);
   CHECK_EQ(first.n_columns, 20);
   CHECK_EQ(first.n_eights, 3);
-  CHECK_EQ(first.row_bytes, 16 * 144);
+  CHECK_EQ(first.matrices[1].row_bytes, 16 * 144);
+  CHECK_EQ(first.matrices[1].row_pitch, 144);
   CHECK_EQ(first.matrices[1].first_tile, 32);
   CHECK(first.next_is_ours);
-  CHECK_EQ(launches[1].format, "Q6_K");
+  CHECK_EQ(launches[1].format, "Q5_K");
   CHECK_EQ(second.n_streams, 1);
-  CHECK_EQ(second.row_bytes, 16 * 210);
-  CHECK_EQ(second.matrices[0].n_rows, 1024);
+  CHECK_EQ(second.matrices[0].row_bytes, 16 * 176);
+  CHECK_EQ(second.matrices[0].row_pitch, 176);
+  CHECK_EQ(second.matrices[0].first_tile, 0);
   CHECK(!second.next_is_ours);
+}
+
+TEST(some_pairs_of_formats_have_one) {
+  for (const WeightFormat of_keys : {kQ4, kQ6}) {
+    launches.clear();
+    MatVec product = product_of(4096, {matrix_of(kQ4, 4096, 4096), matrix_of(of_keys, 1024, 4096),
+                                       matrix_of(kQ6, 512, 4096)});
+    enqueue_mat_mat(product, {}, kCard, nullptr);
+    CHECK_EQ(launches.size(), std::size_t{1});
+    CHECK_EQ(launches[0].format, "Q4_K and Q6_K");
+    const mat_mat::Task& task = launches[0].task;
+    CHECK_EQ(task.n_streams, 3);
+    CHECK_EQ(task.n_first, of_keys == kQ4 ? 2 : 1);
+    CHECK_EQ(task.matrices[1].row_bytes, 16 * (of_keys == kQ4 ? 144 : 210));
+    CHECK_EQ(task.matrices[2].row_bytes, 16 * 210);
+    CHECK_EQ(task.matrices[2].row_pitch, 240);
+    CHECK_EQ(task.matrices[2].first_tile, 40);
+  }
+  // The first format's come first, wherever they stand.
+  launches.clear();
+  enqueue_mat_mat(product_of(4096, {matrix_of(kQ6, 1024, 4096), matrix_of(kQ5, 4096, 4096)}), {},
+                  kCard, nullptr);
+  CHECK_EQ(launches.size(), std::size_t{1});
+  CHECK_EQ(launches[0].format, "Q5_K and Q6_K");
+  CHECK_EQ(launches[0].task.n_first, 1);
+  CHECK_EQ(launches[0].task.matrices[0].n_rows, 4096);
+  CHECK_EQ(launches[0].task.matrices[1].n_rows, 1024);
 }
 
 TEST(gate_and_up_are_one_stream) {
