@@ -34,7 +34,9 @@ std::int32_t HostStepper::begin(Slot& slot) {
       llama_memory_seq_pos_min(memory, slot.sequence) > std::max(0, n_cached - n_swa_)) {
     n_cached = 0;
   }
-  if (!llama_memory_seq_rm(memory, slot.sequence, n_cached, -1)) {
+  if (can_cut_) {
+    cells_.free_from(slot.sequence, n_cached);
+  } else if (!llama_memory_seq_rm(memory, slot.sequence, n_cached, -1)) {
     // Recurrent state cannot be cut: start over.
     llama_memory_seq_rm(memory, slot.sequence, -1, -1);
     n_cached = 0;

@@ -53,6 +53,9 @@ class HostStepper final : public Stepper {
   // From now on it is asked before llama_decode; it outlives the steps.
   void attach_prompt_pass(PromptPass& pass) noexcept { prompt_pass_ = &pass; }
 
+  // From now on cells change hands by this, which outlives the steps.
+  void use(SequenceCells& sequences) noexcept { cells_.use(sequences); }
+
   // A slot's cells may hold what is not finite: it reaches every row of logits whose window of
   // cells covers it, hidden or not.
   void taint() noexcept { is_tainted_ = true; }

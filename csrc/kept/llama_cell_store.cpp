@@ -25,6 +25,7 @@ std::int32_t LlamaCellStore::n_sequences(const llama_model* model, std::int32_t 
 LlamaCellStore::LlamaCellStore(llama_context* context, std::int32_t n_slots)
     : context_(context),
       part_(static_cast<llama_seq_id>(llama_n_seq_max(context)) - 1),
+      by_llama_(context),
       index_(static_cast<std::int32_t>(llama_n_seq_max(context))) {
   for (llama_seq_id sequence = part_ - 1; sequence >= n_slots; --sequence) {
     free_.push_back(sequence);
@@ -56,7 +57,7 @@ void LlamaCellStore::disown(Held& held) noexcept {
 
 void LlamaCellStore::release(Held& held) noexcept {
   index_.cut(held.sequence, 0);
-  llama_memory_seq_rm(memory(), held.sequence, -1, -1);
+  sequences_->remove(held.sequence, 0);
   free_.push_back(held.sequence);
   held_.erase(held_.begin() + (&held - held_.data()));
 }
@@ -68,7 +69,7 @@ bool LlamaCellStore::sweep() noexcept {
     release(*found);
   } else {
     const std::int32_t first = std::exchange(found->n_swept, found->n_swept + kBookCells);
-    llama_memory_seq_rm(memory(), found->sequence, first, found->n_swept);
+    sequences_->remove(found->sequence, first, found->n_swept);
   }
   return true;
 }
@@ -95,27 +96,27 @@ void LlamaCellStore::unpark_beyond(const Slot& slot, std::int32_t n) noexcept {
 }
 
 bool LlamaCellStore::make_own(const Slot& slot, std::int32_t first, std::int32_t last) {
-  llama_memory_seq_cp(memory(), slot.sequence, part_, first, last);
+  sequences_->share(slot.sequence, part_, first, last);
   const std::size_t n_bytes = llama_state_seq_get_size(context_, part_);
   std::vector<std::uint8_t> state;
   try {
     state.resize(n_bytes);
   } catch (const std::bad_alloc&) {
-    llama_memory_seq_rm(memory(), part_, -1, -1);
+    sequences_->remove(part_, 0);
     return false;
   }
   const std::size_t n_written =
       llama_state_seq_get_data(context_, state.data(), state.size(), part_);
-  llama_memory_seq_rm(memory(), part_, -1, -1);
+  sequences_->remove(part_, 0);
   if (n_written != state.size()) return false;
   // Where no cells are free it leaves the sequence empty.
   if (llama_state_seq_set_data(context_, state.data(), state.size(), part_) != state.size()) {
-    llama_memory_seq_rm(memory(), part_, -1, -1);
+    sequences_->remove(part_, 0);
     return false;
   }
-  llama_memory_seq_rm(memory(), slot.sequence, first, last);
-  llama_memory_seq_cp(memory(), part_, slot.sequence, -1, -1);
-  llama_memory_seq_rm(memory(), part_, -1, -1);
+  sequences_->remove(slot.sequence, first, last);
+  sequences_->share(part_, slot.sequence, 0, std::numeric_limits<llama_pos>::max());
+  sequences_->remove(part_, 0);
   index_.cut(slot.sequence, first);
   return true;
 }
@@ -156,9 +157,9 @@ std::size_t LlamaCellStore::part_bytes(std::int32_t n) const noexcept {
 void LlamaCellStore::measure(const Slot& slot) {
   if (cell_bytes_ > 0) return;
   const auto bytes_of = [&](llama_pos n) {
-    llama_memory_seq_cp(memory(), slot.sequence, part_, 0, n);
+    sequences_->share(slot.sequence, part_, 0, n);
     const std::size_t n_bytes = llama_state_seq_get_size(context_, part_);
-    llama_memory_seq_rm(memory(), part_, -1, -1);
+    sequences_->remove(part_, 0);
     return n_bytes;
   };
   const std::size_t one = bytes_of(1);
@@ -184,34 +185,35 @@ void LlamaCellStore::unpark(std::int32_t ticket) noexcept {
 
 void LlamaCellStore::discard(Slot& slot) noexcept {
   if (slot.n_cells() > kBookCells && !free_.empty()) return exchange(slot, kNoTicket);
-  llama_memory_seq_rm(memory(), slot.sequence, -1, -1);
+  sequences_->remove(slot.sequence, 0);
   slot.cells.clear();
   index_.cut(slot.sequence, 0);
 }
 
 void LlamaCellStore::cut(Slot& slot, std::int32_t n_keep) noexcept {
   const std::int32_t n = std::max(n_keep, slot.n_cells() - kBookCells);
-  llama_memory_seq_rm(memory(), slot.sequence, n, -1);
+  sequences_->remove(slot.sequence, n);
   index_.cut(slot.sequence, n);
   slot.cells.resize(static_cast<std::size_t>(n));
 }
 
 std::vector<std::byte> LlamaCellStore::sample_state(const Slot& slot) {
-  llama_memory_seq_cp(memory(), slot.sequence, part_, 0, 2);
+  sequences_->share(slot.sequence, part_, 0, 2);
   std::vector<std::byte> state(llama_state_seq_get_size(context_, part_));
   const std::size_t n_written = llama_state_seq_get_data(
       context_, reinterpret_cast<std::uint8_t*>(state.data()), state.size(), part_);
-  llama_memory_seq_rm(memory(), part_, -1, -1);
+  sequences_->remove(part_, 0);
   if (n_written != state.size()) state.clear();
   return state;
 }
 
 bool LlamaCellStore::copy_part(std::int32_t sequence, std::int32_t first, std::int32_t n,
                                std::span<std::byte> to) {
-  llama_memory_seq_cp(memory(), sequence, part_, first, first + n);
+  const bool is_whole = first == 0 && llama_memory_seq_pos_max(memory(), sequence) == n - 1;
+  if (!is_whole) sequences_->share(sequence, part_, first, first + n);
   const std::size_t n_written = llama_state_seq_get_data(
-      context_, reinterpret_cast<std::uint8_t*>(to.data()), to.size(), part_);
-  llama_memory_seq_rm(memory(), part_, -1, -1);
+      context_, reinterpret_cast<std::uint8_t*>(to.data()), to.size(), is_whole ? sequence : part_);
+  sequences_->remove(part_, 0);
   return n_written == to.size();
 }
 
@@ -224,10 +226,10 @@ bool LlamaCellStore::restore_part(Slot& slot, std::span<const TokenId> tokens,
   const bool fits = n_read == part.size() && llama_memory_seq_pos_min(memory(), part_) == first &&
                     llama_memory_seq_pos_max(memory(), part_) == first + n - 1;
   if (fits) {
-    llama_memory_seq_cp(memory(), part_, slot.sequence, -1, -1);
+    sequences_->share(part_, slot.sequence, 0, std::numeric_limits<llama_pos>::max());
     slot.cells.insert(slot.cells.end(), tokens.begin(), tokens.end());
   }
-  llama_memory_seq_rm(memory(), part_, -1, -1);
+  sequences_->remove(part_, 0);
   return fits;
 }
 
@@ -235,14 +237,14 @@ void LlamaCellStore::lend(std::int32_t ticket, Slot& slot, std::span<const Token
   Held& held = *find(ticket);
   const std::int32_t first = slot.n_cells();
   slot.cells.insert(slot.cells.end(), tokens.begin(), tokens.end());
-  llama_memory_seq_cp(memory(), held.sequence, slot.sequence, first, slot.n_cells());
+  sequences_->share(held.sequence, slot.sequence, first, slot.n_cells());
   index_.share(held.sequence, slot.sequence, slot.n_cells());
 }
 
 void LlamaCellStore::share(const Slot& from, Slot& to, std::int32_t n) {
   const std::int32_t first = to.n_cells();
   to.cells.insert(to.cells.end(), from.cells.begin() + first, from.cells.begin() + n);
-  llama_memory_seq_cp(memory(), from.sequence, to.sequence, first, n);
+  sequences_->share(from.sequence, to.sequence, first, n);
   index_.share(from.sequence, to.sequence, n);
 }
 

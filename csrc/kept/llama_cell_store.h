@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kept/cell_store.h"
+#include "kept/sequence_cells.h"
 
 namespace unpaced {
 
@@ -19,6 +20,14 @@ class LlamaCellStore final : public CellStore {
 
   // The context's sequences from n_slots on are the store's.
   LlamaCellStore(llama_context* context, std::int32_t n_slots);
+
+  // From now on cells change hands by this; it is of the same context.
+  void use(SequenceCells& sequences) noexcept { sequences_ = &sequences; }
+  // The sequence's cells from position `first` on are free. The store need not be usable, but the
+  // model's cells can be cut by position.
+  void free_from(llama_seq_id sequence, llama_pos first) noexcept {
+    sequences_->remove(sequence, first);
+  }
 
   // False: the context has no sequences for it.
   [[nodiscard]] bool is_usable() const noexcept { return held_.capacity() > 0; }
@@ -94,6 +103,8 @@ class LlamaCellStore final : public CellStore {
   // What part of a sequence is copied, or restored, is a sequence for that long: llama.h copies
   // whole ones.
   const llama_seq_id part_;
+  SequenceCells by_llama_;
+  SequenceCells* sequences_ = &by_llama_;
   PrefixIndex index_;
   std::vector<Held> held_;          // the oldest first
   std::vector<llama_seq_id> free_;  // sequences without cells

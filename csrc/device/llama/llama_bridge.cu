@@ -276,6 +276,30 @@ bool LlamaBridge::claim(std::int32_t sequence, std::int32_t position,
   return found->apply();
 }
 
+void LlamaBridge::remove(std::int32_t sequence, std::int32_t first, std::int32_t last) noexcept {
+  llama_kv_cache& cache = *inside_->cache;
+  const std::uint32_t stream = cache.get_stream(sequence);
+  llama_kv_cells& cells = cache.v_cells[stream];
+  const auto& places = cells.seq_pos[sequence];
+  std::uint32_t& head = cache.v_heads[stream];
+  for (auto place = places.lower_bound({first, 0}); place != places.end() && place->first < last;) {
+    const std::uint32_t cell = (place++)->second;  // its place is about to go
+    // Where the search for free cells begins.
+    if (cells.seq_rm(cell, sequence)) head = std::min(head, cell);
+  }
+}
+
+void LlamaBridge::share(std::int32_t from, std::int32_t to, std::int32_t first,
+                        std::int32_t last) noexcept {
+  llama_kv_cache& cache = *inside_->cache;
+  llama_kv_cells& cells = cache.v_cells[cache.get_stream(from)];
+  const auto& places = cells.seq_pos[from];
+  for (auto place = places.lower_bound({first, 0}); place != places.end() && place->first < last;
+       ++place) {
+    if (!cells.seq_has(place->second, to)) cells.seq_add(place->second, to);
+  }
+}
+
 void LlamaBridge::synchronize_context() { inside_->context->synchronize(); }
 
 }  // namespace unpaced

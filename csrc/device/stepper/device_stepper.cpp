@@ -34,6 +34,7 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
       counters_(counters),
       host_(model_, config, counters),
       bridge_(model_->context(), {.n_tokens = n_lanes, .n_outputs = n_lanes}),
+      sequences_(model_->context(), bridge_),
       stall_(config.stall_us),
       kernels_(static_cast<StepKernels>(config.kernels)),
       step_(bridge_, kernels_, config.kernel_choices, config.deterministic),
@@ -48,6 +49,7 @@ DeviceStepper::DeviceStepper(std::shared_ptr<Model> model, const EngineConfig& c
   members_.reserve(static_cast<std::size_t>(n_lanes));
   taken_.reserve(static_cast<std::size_t>(n_lanes));
   outcomes_.reserve(static_cast<std::size_t>(n_lanes));
+  host_.use(sequences_);
   if (host_.cell_store() != nullptr && DeviceCellStore::can_copy(bridge_)) {
     cells_.emplace(*host_.cell_store(), bridge_);
   }

@@ -11,6 +11,7 @@
 
 #include "decode/host_reason.h"
 #include "decode/stepper.h"
+#include "device/llama/booked_cells.h"
 #include "device/llama/device_cell_store.h"
 #include "device/llama/llama_bridge.h"
 #include "device/loop/device_loop.h"
@@ -126,6 +127,7 @@ class DeviceStepper final : public Stepper {
   Counters& counters_;
   HostStepper host_;
   LlamaBridge bridge_;
+  BookedCells sequences_;
   const std::chrono::microseconds stall_;
   const StepKernels kernels_;
   std::optional<DeviceCellStore> cells_;  // where llama.h's way is not the only one
