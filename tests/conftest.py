@@ -1,6 +1,7 @@
 """Shared by all tests."""
 
 import gc
+import os
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -13,9 +14,16 @@ import pytest
 
 from engine_ext import cpu_library
 from unpaced.cli.chat.own_server import short_folder
+from unpaced.settings import Settings
+from unpaced.settings.options.sources import variable_of
 
 # A portable build has no backend before the engine has chosen one: llama_cpp's code chooses none.
 cpu_library()
+
+# What the shell has set for a server of its own is none of the tests'.
+for name, field in Settings.model_fields.items():
+    while (variable := variable_of(name, field)) is not None:
+        del os.environ[variable]
 
 # Under nohup a hangup is ignored, in a shell's background Ctrl-C, and so they would be by every
 # program that a test starts.

@@ -119,8 +119,8 @@ def serving(
     from a process that has imported what it needs, unless `env` has more than flags, which may be
     for imports, or it `is_child`, to be waited for.
 
-    With one thread unless told otherwise: several wait for one another by spinning, and other tests
-    may need the cores.
+    With one thread unless told otherwise, or UNPACED_TEST_THREADS says how many: several wait for
+    one another by spinning, and other tests may need the cores.
     """
     port = free_port()
     command = [str(UNPACED), "serve", "--port", str(port), *arguments]
@@ -129,7 +129,8 @@ def serving(
         if not is_log_read:
             os.mkfifo(log)
             stack.callback(os.close, os.open(log, os.O_RDWR | os.O_NONBLOCK))
-        env = {"LLAMA_ARG_THREADS": "1"} | (env or {})
+        n_threads = os.environ.get("UNPACED_TEST_THREADS", "1")
+        env = {"LLAMA_ARG_THREADS": n_threads} | (env or {})
         is_forked = not is_child and all(name.startswith("LLAMA_ARG_") for name in env)
         start = ForkedProcess if is_forked else start_process
         with running(command, env, port, log, start) as process:

@@ -1,6 +1,9 @@
 """Flags, environment and file: one meaning each, in this order; errors that name the culprit."""
 
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +15,17 @@ from unpaced.settings.model import DEMO_MODEL
 from unpaced.settings.options.option import option_of
 
 
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, info in Settings.model_fields.items():
-        for variable in option_of(info).env_names(name):
-            monkeypatch.delenv(variable, raising=False)
+def test_what_the_shell_has_set_for_a_server_is_none_of_the_tests() -> None:
+    names = ("LLAMA_ARG_THREADS", "LLAMA_ARG_NO_CONTEXT_SHIFT", "UNPACED_PORT", "HF_TOKEN")
+    code = f"import os, tests.conftest; print([name for name in {names} if name in os.environ])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | dict.fromkeys(names, "7"),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_defaults_are_llama_servers() -> None:
