@@ -59,12 +59,13 @@ class Traces:
         SpanCollector(registry, exporter, processor)
 
     def conclude(self, scope: Scope, record: RequestRecord) -> TraceIds | None:
-        """A request is over: make its spans. Probes and pages that went well have none.
+        """A request is over: make its spans. Pages that went well and probes have none.
 
         Returns: the request's span, or the client's where the request has none.
         """
         parent = parent_of(scope["headers"])
-        if scope["method"] == "GET" and record.status < 400:
+        # 503 is what a probe is told while the model loads and while the last streams end.
+        if scope["method"] == "GET" and (record.status < 400 or record.status == 503):
             return ids_of(trace.get_current_span(parent))
         clock = _Clock()
         route = getattr(scope.get("route"), "path", "other")

@@ -134,6 +134,23 @@ def test_each_choice_and_a_client_that_leaves_are_told_of() -> None:
         assert said["gen_ai.response.finish_reasons"] == ["cancelled"]
 
 
+def test_probes_of_a_server_that_is_not_ready_have_no_span() -> None:
+    body = {"prompt": "x", "ignore_eos": True, "n_predict": 900, "stream": True}
+    with (
+        receiving() as receiver,
+        serving("--traces", env=env_for(receiver)) as server,
+        server.open_request("/completion", **body) as stream,
+    ):
+        assert stream.recv(1 << 16)
+        os.kill(server.process.pid, signal.SIGTERM)
+        server.until(lambda: server.client.get("/health/ready").status_code == 503, 10)
+        while stream.recv(1 << 16):
+            pass
+        assert server.process.wait(20) == 0
+        names = {span.name for span in receiver.wait(4)}
+    assert names == {"POST /completion", "queue", "prefill", "decode"}
+
+
 def test_a_collector_that_hangs_or_is_gone_costs_spans_alone() -> None:
     with receiving() as receiver:
         receiver.is_silent = True
