@@ -13,8 +13,7 @@ void SequenceCells::remove_any(llama_seq_id sequence, llama_pos first, llama_pos
   llama_memory_seq_rm(memory_, sequence, first, last);
 }
 
-void SequenceCells::share(llama_seq_id from, llama_seq_id to, llama_pos first,
-                          llama_pos last) noexcept {
+void SequenceCells::share(llama_seq_id from, llama_seq_id to, llama_pos first, llama_pos last) {
   llama_memory_seq_cp(memory_, from, to, first, last);
 }
 

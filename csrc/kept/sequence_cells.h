@@ -17,8 +17,8 @@ class SequenceCells {
   // Cells at positions [first, last) are not the sequence's any more; last < 0: all from first on.
   void remove(llama_seq_id sequence, llama_pos first, llama_pos last = -1) noexcept;
   // Cells of `from` at positions [first, last) are also `to`'s, which is of the same stream and has
-  // none there.
-  virtual void share(llama_seq_id from, llama_seq_id to, llama_pos first, llama_pos last) noexcept;
+  // none there. Takes memory for each.
+  virtual void share(llama_seq_id from, llama_seq_id to, llama_pos first, llama_pos last);
 
  protected:
   virtual void remove_any(llama_seq_id sequence, llama_pos first, llama_pos last) noexcept;

@@ -13,8 +13,7 @@ class BookedCells final : public SequenceCells {
   BookedCells(llama_context* context, LlamaBridge& bridge)
       : SequenceCells(context), bridge_(bridge) {}
 
-  void share(llama_seq_id from, llama_seq_id to, llama_pos first,
-             llama_pos last) noexcept override {
+  void share(llama_seq_id from, llama_seq_id to, llama_pos first, llama_pos last) override {
     bridge_.share(from, to, first, last);
   }
 

@@ -289,8 +289,7 @@ void LlamaBridge::remove(std::int32_t sequence, std::int32_t first, std::int32_t
   }
 }
 
-void LlamaBridge::share(std::int32_t from, std::int32_t to, std::int32_t first,
-                        std::int32_t last) noexcept {
+void LlamaBridge::share(std::int32_t from, std::int32_t to, std::int32_t first, std::int32_t last) {
   llama_kv_cache& cache = *inside_->cache;
   llama_kv_cells& cells = cache.v_cells[cache.get_stream(from)];
   const auto& places = cells.seq_pos[from];

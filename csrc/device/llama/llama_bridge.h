@@ -159,7 +159,7 @@ class LlamaBridge {
   // As llama_memory_seq_rm and llama_memory_seq_cp within a stream, for cells at positions
   // [first, last): but they look at the sequence's cells alone.
   void remove(std::int32_t sequence, std::int32_t first, std::int32_t last) noexcept;
-  void share(std::int32_t from, std::int32_t to, std::int32_t first, std::int32_t last) noexcept;
+  void share(std::int32_t from, std::int32_t to, std::int32_t first, std::int32_t last);
   // Waits until the context's own work is done; its KV may be read and written then.
   void synchronize_context();
 
