@@ -65,13 +65,7 @@ void HostStepper::begin_at_first_cell(const Slot& slot) noexcept {
   for (llama_seq_id sequence = 0; sequence < n_sequences; ++sequence) {
     if (llama_memory_seq_pos_max(memory, sequence) >= 0) return;
   }
-  if (model_->can_shift()) {
-    // Moves nothing, and has the search for free cells begin anew: clearing all of them takes
-    // longer.
-    llama_memory_seq_add(memory, slot.sequence, 0, -1, 1);
-  } else {
-    llama_memory_clear(memory, false);
-  }
+  cells_.begin_at_first(slot.sequence);
 }
 
 std::int32_t HostStepper::reuse_cells(Slot& slot) {

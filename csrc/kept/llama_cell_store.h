@@ -29,6 +29,9 @@ class LlamaCellStore final : public CellStore {
     sequences_->remove(sequence, first);
   }
 
+  // No sequence has any: the next ones of this one begin at the first cell.
+  void begin_at_first(llama_seq_id sequence) noexcept { sequences_->search_anew(sequence); }
+
   // False: the context has no sequences for it.
   [[nodiscard]] bool is_usable() const noexcept { return held_.capacity() > 0; }
   // Where cells run short: frees those that are nobody's, else those of the ticket that is out for

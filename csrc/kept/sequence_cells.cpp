@@ -13,6 +13,15 @@ void SequenceCells::remove_any(llama_seq_id sequence, llama_pos first, llama_pos
   llama_memory_seq_rm(memory_, sequence, first, last);
 }
 
+void SequenceCells::search_anew(llama_seq_id sequence) noexcept {
+  if (llama_memory_can_shift(memory_)) {
+    // Moves nothing. Clearing all cells takes longer.
+    llama_memory_seq_add(memory_, sequence, 0, -1, 1);
+  } else {
+    llama_memory_clear(memory_, false);
+  }
+}
+
 void SequenceCells::share(llama_seq_id from, llama_seq_id to, llama_pos first, llama_pos last) {
   llama_memory_seq_cp(memory_, from, to, first, last);
 }

@@ -19,6 +19,9 @@ class SequenceCells {
   // Cells of `from` at positions [first, last) are also `to`'s, which is of the same stream and has
   // none there. Takes memory for each.
   virtual void share(llama_seq_id from, llama_seq_id to, llama_pos first, llama_pos last);
+  // Nothing is kept in any cell: the search for free ones begins at the first of the sequence's
+  // stream again.
+  virtual void search_anew(llama_seq_id sequence) noexcept;
 
  protected:
   virtual void remove_any(llama_seq_id sequence, llama_pos first, llama_pos last) noexcept;

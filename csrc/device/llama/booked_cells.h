@@ -16,6 +16,7 @@ class BookedCells final : public SequenceCells {
   void share(llama_seq_id from, llama_seq_id to, llama_pos first, llama_pos last) override {
     bridge_.share(from, to, first, last);
   }
+  void search_anew(llama_seq_id sequence) noexcept override { bridge_.search_anew(sequence); }
 
  protected:
   void remove_any(llama_seq_id sequence, llama_pos first, llama_pos last) noexcept override {

@@ -299,6 +299,10 @@ void LlamaBridge::share(std::int32_t from, std::int32_t to, std::int32_t first, 
   }
 }
 
+void LlamaBridge::search_anew(std::int32_t sequence) noexcept {
+  inside_->cache->v_heads[inside_->cache->get_stream(sequence)] = 0;
+}
+
 void LlamaBridge::synchronize_context() { inside_->context->synchronize(); }
 
 }  // namespace unpaced

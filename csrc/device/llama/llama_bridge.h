@@ -160,6 +160,8 @@ class LlamaBridge {
   // [first, last): but they look at the sequence's cells alone.
   void remove(std::int32_t sequence, std::int32_t first, std::int32_t last) noexcept;
   void share(std::int32_t from, std::int32_t to, std::int32_t first, std::int32_t last);
+  // The search for free cells begins at the first one of the sequence's stream.
+  void search_anew(std::int32_t sequence) noexcept;
   // Waits until the context's own work is done; its KV may be read and written then.
   void synchronize_context();
 

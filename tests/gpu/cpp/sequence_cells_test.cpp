@@ -54,7 +54,7 @@ class Player {
     };
     const std::int32_t sequence = any(kSequences), other = any(kSequences);
     const std::int32_t n = n_cells(sequence);
-    switch (any(5)) {
+    switch (any(16) == 0 ? 5 : any(5)) {
       case 0:
       case 1: {
         const std::vector<TokenId> tokens(static_cast<std::size_t>(1 + any(100)), 1);
@@ -67,6 +67,9 @@ class Player {
       case 3:
         if (n == 0) return;
         return cut_twice(sequences, sequence, any(n), any(n + 1));
+      case 5:
+        for (llama_seq_id each = 0; each < kSequences; ++each) sequences.remove(each, 0);
+        return sequences.search_anew(sequence);
       default:
         if (sequence == other || n_cells(other) > 0 || n == 0) return;
         return sequences.share(sequence, other, 0, 1 + any(n));
