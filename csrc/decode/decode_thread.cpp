@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/spin_pause.h"
-#include "base/time_slice.h"
-
 namespace unpaced {
 namespace {
 
@@ -253,6 +250,7 @@ void DecodeThread::fail(Slot& slot, const char* what) noexcept {
 }
 
 void DecodeThread::step() noexcept {
+  idle_since_us_ = 0;
   counters_.n_steps.add(1);
   counters_.n_busy_slots.add(static_cast<std::uint64_t>(n_active()));
   const std::int64_t begin_us = steady_us();
@@ -295,39 +293,6 @@ void DecodeThread::lose(const char* what) noexcept {
   for (Slot& slot : slots_) {
     if (slot.active()) publisher_.finished(slot, FinishReason::kException);
   }
-}
-
-bool DecodeThread::await_expected() noexcept {
-  // acquire: pairs with expect().
-  while (steady_us() < expected_until_us_.load(std::memory_order_acquire)) {
-    // acquire: pairs with stop().
-    if (commands_.size_approx() > 0 || stop_.load(std::memory_order_acquire)) return true;
-    spin_pause();
-  }
-  return false;
-}
-
-void DecodeThread::park() noexcept {
-  if (await_expected()) return;
-  bool was_used = false;
-  settle();
-  guard([&] { was_used = stepper_->use_idle_time() || keeper_.copy_early(*stepper_, slots_); },
-        [this](const char* what) { record_error(what); });
-  if (was_used || is_lost_) {
-    counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
-    return;
-  }
-  command_wakeup_.prepare_park();
-  // acquire: pairs with stop().
-  if (commands_.size_approx() > 0 || stop_.load(std::memory_order_acquire)) {
-    command_wakeup_.cancel_park();
-    return;
-  }
-  // release: pairs with heartbeat_age_us().
-  sleeping_.store(true, std::memory_order_release);
-  begin_at_once_after([this] { command_wakeup_.wait(); });
-  counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
-  sleeping_.store(false, std::memory_order_release);
 }
 
 void DecodeThread::finish_all(FinishReason reason) noexcept {

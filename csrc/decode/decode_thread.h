@@ -161,7 +161,10 @@ class DecodeThread {
   // True if the reader may learn of this step's tokens together with the next step's: that one is
   // expected to end within the wake interval.
   [[nodiscard]] bool may_share_wakeup(std::int64_t step_begin_us) noexcept;
+  // decode_thread_life.cpp
   void park() noexcept;
+  // Nothing has come for so long: a piece of work for later requests. False: there is none.
+  [[nodiscard]] bool use_rest(std::int64_t rest_us);
   // Waits awake for what is expected. False: nothing was, or it did not come.
   [[nodiscard]] bool await_expected() noexcept;
   void fail_active(const char* what) noexcept;
@@ -211,6 +214,7 @@ class DecodeThread {
   std::int32_t shared_by_active_ = 0;
   CommandNap nap_;
   std::int64_t last_wakeup_us_ = 0;
+  std::int64_t idle_since_us_ = 0;    // 0: it has stepped since
   std::atomic<bool> is_lost_{false};  // written before state_
   std::unique_ptr<Stepper> stepper_;
   mutable std::atomic_flag error_lock_;  // taken only where something has already gone wrong

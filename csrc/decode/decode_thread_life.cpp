@@ -1,4 +1,5 @@
-// Life of the decode thread: start, stop, and what is known of its state from outside.
+// Life of the decode thread: start, stop, what it does where there is nothing to do, and what is
+// known of its state from outside.
 #include <pthread.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include "base/cpu_affinity.h"
 #include "base/futex.h"
 #include "base/heap_reserve.h"
+#include "base/spin_pause.h"
+#include "base/time_slice.h"
 #include "decode/decode_thread.h"
 #include "log/abort_handler.h"
 
@@ -21,6 +24,8 @@ constexpr std::size_t kHeapBytes = 16UL << 20U;
 // thread that aborts. The server looks once a second.
 constexpr std::chrono::seconds kUnheard{5};
 constexpr std::chrono::milliseconds kListening{20};
+// Of idling: longer than who asks for the next thing by itself takes, shorter than who reads first.
+constexpr std::int64_t kQuietUs = 50'000;
 
 // A lost stepper is not to be destroyed, at the process's end neither.
 void keep_for_ever(std::unique_ptr<Stepper> stepper) {
@@ -211,6 +216,58 @@ int DecodeThread::describe_for_abort(const void* self, char* text, int size) {
   }
   if (n < size) n += std::snprintf(text + n, static_cast<std::size_t>(size - n), "\n");
   return std::min(n, size - 1);
+}
+
+bool DecodeThread::await_expected() noexcept {
+  // acquire: pairs with expect().
+  while (steady_us() < expected_until_us_.load(std::memory_order_acquire)) {
+    // acquire: pairs with stop().
+    if (commands_.size_approx() > 0 || stop_.load(std::memory_order_acquire)) return true;
+    spin_pause();
+  }
+  return false;
+}
+
+bool DecodeThread::use_rest(std::int64_t rest_us) {
+  if (stepper_->use_idle_time() || keeper_.copy_early(*stepper_, slots_)) return true;
+  return rest_us >= kQuietUs && stepper_->wants_quiet_time() && stepper_->use_quiet_time();
+}
+
+void DecodeThread::park() noexcept {
+  if (await_expected()) return;
+  bool was_used = false;
+  bool waits_for_quiet = false;
+  settle();
+  const std::int64_t now_us = steady_us();
+  if (idle_since_us_ == 0) idle_since_us_ = now_us;
+  const std::int64_t rest_us = now_us - idle_since_us_;
+  guard(
+      [&] {
+        was_used = use_rest(rest_us);
+        waits_for_quiet = !was_used && rest_us < kQuietUs && stepper_->wants_quiet_time();
+      },
+      [this](const char* what) { record_error(what); });
+  if (was_used || is_lost_) {
+    counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
+    return;
+  }
+  command_wakeup_.prepare_park();
+  // acquire: pairs with stop().
+  if (commands_.size_approx() > 0 || stop_.load(std::memory_order_acquire)) {
+    command_wakeup_.cancel_park();
+    return;
+  }
+  // release: pairs with heartbeat_age_us().
+  sleeping_.store(true, std::memory_order_release);
+  begin_at_once_after([&] {
+    if (waits_for_quiet) {
+      command_wakeup_.wait_for(std::chrono::microseconds(kQuietUs - rest_us));
+    } else {
+      command_wakeup_.wait();
+    }
+  });
+  counters_.last_step_us.set(static_cast<std::uint64_t>(steady_us()));
+  sleeping_.store(false, std::memory_order_release);
 }
 
 }  // namespace unpaced

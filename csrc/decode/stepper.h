@@ -65,6 +65,11 @@ class Stepper {
   // Nothing runs and nothing waits: does a piece, some 10 ms, of what makes later requests quicker.
   // False: there is none.
   virtual bool use_idle_time() { return false; }
+  // Whether use_quiet_time() has something to do; asked once nothing runs or waits.
+  [[nodiscard]] virtual bool wants_quiet_time() { return false; }
+  // The same as use_idle_time(), once nothing has come for a while (kQuietUs): who asks again at
+  // once does not wait for what only may be of use.
+  virtual bool use_quiet_time() { return false; }
 
   // The slot's KV is of no use any more (an error left it in doubt).
   virtual void forget(Slot& slot) = 0;

@@ -22,6 +22,8 @@ class PromptPass {
   [[nodiscard]] virtual const float* compute(const Slot& slot, std::span<const TokenId> tokens) = 0;
   // As Stepper has it.
   virtual bool use_idle_time() = 0;
+  [[nodiscard]] virtual bool wants_quiet_time() = 0;
+  virtual bool use_quiet_time() = 0;
 };
 
 }  // namespace unpaced

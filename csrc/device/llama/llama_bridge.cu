@@ -163,6 +163,11 @@ std::vector<CellPlan> LlamaBridge::plan(std::span<const std::int32_t> sequences,
   return plans;
 }
 
+std::int32_t LlamaBridge::n_used(std::int32_t stream) const noexcept {
+  const llama_kv_cells& cells = inside_->cache->v_cells[static_cast<std::size_t>(stream)];
+  return static_cast<std::int32_t>(cells.used_max_p1());
+}
+
 std::int32_t LlamaBridge::unused_cell(std::int32_t stream) const noexcept {
   const llama_kv_cells& cells = inside_->cache->v_cells[static_cast<std::size_t>(stream)];
   for (std::int32_t cell = n_cells() - 1; cell >= 0; --cell) {

@@ -96,6 +96,8 @@ class LlamaBridge {
   // Of a step of n_rows sequences: of one stream, or of so many streams, a row each.
   [[nodiscard]] Window rows_window(std::int32_t stream, std::int32_t n_kv,
                                    std::int32_t n_rows) const noexcept;
+  // One past the highest cell of the stream that something is kept in.
+  [[nodiscard]] std::int32_t n_used(std::int32_t stream) const noexcept;
   // Of the KV cache: one a slot, or one for all of them.
   [[nodiscard]] std::int32_t n_streams() const noexcept;
   // The most tokens that one plan can hold.

@@ -32,6 +32,10 @@ class WindowGraphs {
 
   // From the cache, or captured now: some 10 ms of this thread alone. Throws std::runtime_error.
   cudaGraphExec_t get(const Window& window);
+  // It is as if the graph, which is there, had just been used: others make room before it.
+  void keep(const Window& window) {
+    by_age_.splice(by_age_.begin(), by_age_, graphs_.at(window).age);
+  }
   // Where a window's graph leaves its logits; after it has gone, where there is room for them.
   [[nodiscard]] float* logits(const Window& window) const;
   [[nodiscard]] std::size_t size() const noexcept { return graphs_.size(); }

@@ -6,6 +6,7 @@
 #include <exception>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "decode/engine_lost.h"
 #include "device/state/stream_wait.h"
@@ -17,6 +18,11 @@ namespace {
 // As llama_decode's wait: somebody waits for the first token.
 constexpr std::chrono::milliseconds kSpinning{20};
 constexpr std::size_t kMaxWanted = 16;
+// Rows of the graphs that are captured before somebody lacks them. What a conversation goes on with
+// has no fewer tokens: its template has some.
+constexpr std::int32_t kForeseenRows = 16;
+// The others stay those that prompts have lacked.
+constexpr std::size_t kForeseenMost = kMaxPromptGraphs / 2;
 constexpr std::size_t kFreeBytes = std::size_t{256} << 20U;  // what captures leave of the device
 
 bool has_free_memory() {
@@ -51,6 +57,7 @@ PromptGraphs::PromptGraphs(llama_context* context, std::int32_t n_vocab, StepKer
     throw std::runtime_error("a prompt's graph has logits of all tokens");
   }
   wanted_.reserve(kMaxWanted);
+  n_used_.assign(static_cast<std::size_t>(bridge_.n_streams()), -1);
   for (std::int32_t n = 2; n <= kMaxPromptTokens; ++n) {
     if (n == prompt_rows(n)) report_.push_back({.n_tokens = n});
   }
@@ -126,6 +133,55 @@ bool PromptGraphs::use_idle_time() {
   if (wanted_.empty()) return false;
   const Window window = wanted_.front();
   wanted_.erase(wanted_.begin());
+  capture(window);
+  return true;
+}
+
+bool PromptGraphs::wants_quiet_time() {
+  foresee();
+  return !foreseen_.empty();
+}
+
+bool PromptGraphs::use_quiet_time() {
+  if (foreseen_.empty()) return false;
+  const Window window = foreseen_.back();
+  foreseen_.pop_back();
+  capture(window);
+  return true;
+}
+
+void PromptGraphs::foresee() {
+  std::size_t n_left = kForeseenMost;
+  bool is_new = false;
+  for (std::int32_t stream = 0; stream < bridge_.n_streams(); ++stream) {
+    const std::int32_t n_used = bridge_.n_used(stream);
+    if (std::exchange(n_used_[static_cast<std::size_t>(stream)], n_used) == n_used) continue;
+    if (!std::exchange(is_new, true)) foreseen_.clear();
+    if (n_used > 0) foresee(stream, n_used, n_left);
+    foresee(stream, 0, n_left);  // another conversation
+  }
+  // What was foreseen first is captured first.
+  if (is_new) std::ranges::reverse(foreseen_);
+}
+
+void PromptGraphs::foresee(std::int32_t stream, std::int32_t n_used, std::size_t& n_left) {
+  for (const PromptLengthReport& rows : report_) {
+    if (n_left == 0) return;
+    if (rows.n_tokens < kForeseenRows || !rows.why.empty()) continue;
+    const Window window{.stream = stream,
+                        .n_kv = bridge_.window_cells(n_used + rows.n_tokens),
+                        .n_tokens = rows.n_tokens};
+    if (window.n_kv > kMaxPromptCells) continue;
+    --n_left;
+    if (graphs_.has(window)) {
+      graphs_.keep(window);
+    } else if (std::ranges::find(foreseen_, window) == foreseen_.end()) {
+      foreseen_.push_back(window);
+    }
+  }
+}
+
+void PromptGraphs::capture(const Window& window) {
   try {
     // What fails or does not fit is wanted again by the next prompt that lacks it.
     if (has_free_memory()) {
@@ -137,7 +193,6 @@ bool PromptGraphs::use_idle_time() {
   } catch (const std::exception&) {
   }
   counters_.n_prompt_graphs.set(graphs_.size());
-  return true;
 }
 
 }  // namespace unpaced

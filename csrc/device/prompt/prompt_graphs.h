@@ -42,6 +42,10 @@ class PromptGraphs final : public PromptPass {
   // Captures one graph that a prompt has lacked, some 10 ms of this thread. False: there is none.
   // Throws EngineLost.
   bool use_idle_time() override;
+  // Captures one graph that the next prompt may want, where its conversation goes on or another one
+  // begins. Throws EngineLost.
+  [[nodiscard]] bool wants_quiet_time() override;
+  bool use_quiet_time() override;
 
   // One for each number of rows (prompt_rows()): it goes for every number of tokens that has them.
   [[nodiscard]] const std::vector<PromptLengthReport>& report() const noexcept { return report_; }
@@ -58,6 +62,10 @@ class PromptGraphs final : public PromptPass {
   [[nodiscard]] Window window_of(const CellPlan& plan) const noexcept;
   // Notes that the graph is to be captured.
   void want(const Window& window);
+  void capture(const Window& window);
+  // Which graphs the next prompt may want, by the cells that are in use.
+  void foresee();
+  void foresee(std::int32_t stream, std::int32_t n_used, std::size_t& n_left);
   // Enqueues inputs, graph, and the logits' way to the host, and enters the tokens into llama.cpp's
   // books.
   void enqueue(const Slot& slot, std::span<const TokenId> tokens, const CellPlan& plan,
@@ -83,6 +91,8 @@ class PromptGraphs final : public PromptPass {
   PinnedArray<float> logits_;
   WindowGraphs graphs_;
   std::vector<Window> wanted_;
+  std::vector<Window> foreseen_;
+  std::vector<std::int32_t> n_used_;  // by stream, as foresee() found it
   std::vector<PromptLengthReport> report_;
 };
 

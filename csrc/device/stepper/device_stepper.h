@@ -57,6 +57,10 @@ class DeviceStepper final : public Stepper {
     return host_.step_us(n_decoding, n_waiting);
   }
   bool use_idle_time() override;
+  [[nodiscard]] bool wants_quiet_time() override {
+    return prompts_ != nullptr && prompts_->wants_quiet_time();
+  }
+  bool use_quiet_time() override { return prompts_->use_quiet_time(); }
   void forget(Slot& slot) override;
   [[nodiscard]] CellStore* cell_store() noexcept override {
     return cells_ ? &*cells_ : host_.cell_store();

@@ -49,6 +49,11 @@ def stream_completion(port: int, body: dict[str, Any]) -> StreamTiming:
 
     Raises: RuntimeError for a status other than 200 or a broken stream.
     """
+    return timing_of(read_completion(port, body))
+
+
+def read_completion(port: int, body: dict[str, Any]) -> list[tuple[float, bytes]]:
+    """The same request, and what was read when, in seconds since it was sent."""
     request = completion_request(body)
     reads: list[tuple[float, bytes]] = []
     with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
@@ -57,7 +62,14 @@ def stream_completion(port: int, body: dict[str, Any]) -> StreamTiming:
         connection.sendall(request)
         while chunk := connection.recv(1 << 20):
             reads.append((time.perf_counter() - sent, chunk))
-    return timing_of(reads)
+    return reads
+
+
+def tokens_of(reads: list[tuple[float, bytes]]) -> list[int]:
+    """The tokens of a stream that was asked for with `return_tokens`."""
+    text = b"".join(chunk for _, chunk in reads)
+    frames = (json.loads(line[6:]) for line in text.split(b"\n") if line.startswith(b"data: {"))
+    return [token for frame in frames if not frame["stop"] for token in frame["tokens"]]
 
 
 def timing_of(reads: list[tuple[float, bytes]]) -> StreamTiming:

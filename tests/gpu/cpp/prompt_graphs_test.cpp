@@ -1,6 +1,6 @@
 // Short prompts by captured graphs beside llama_decode: the same logits, and the same KV by what
-// the next token makes of it, bit by bit, for every length behind texts of several lengths. It
-// prints what the start-up test found.
+// the next token makes of it, bit by bit, for every length behind texts of several lengths; and the
+// graphs that quiet time leaves. It prints what the start-up test found.
 //
 //   prompt_graphs_test MODEL.gguf [MOST]
 //
@@ -82,7 +82,30 @@ class Prompts {
                std::to_string(made.ms) + " ms, llama_decode " + std::to_string(expected.ms));
   }
 
+  // A conversation goes on in a window that no prompt was in yet, or another one begins.
+  void test_quiet_time(std::int32_t most) {
+    llama_memory_clear(llama_get_memory(context_), true);
+    Slot slot;
+    slot.cells = tokens(5, kBehind);
+    decode(slot.cells);
+    int n_captured = 0;
+    while (graphs_.wants_quiet_time() && graphs_.use_quiet_time()) ++n_captured;
+    std::printf("quiet time: %d graphs\n", n_captured);
+    for (std::int32_t n = 16; n <= most; ++n) expect_graph(slot, n);
+    llama_memory_clear(llama_get_memory(context_), true);
+    for (std::int32_t n = 16; n <= most; ++n) expect_graph(Slot{}, n);
+  }
+
  private:
+  static constexpr std::int32_t kBehind = 500;  // another window than compare()'s with any prompt
+
+  void expect_graph(const Slot& slot, std::int32_t n_tokens) {
+    const bool is_there = graphs_.compute(slot, tokens(n_tokens, n_tokens)) != nullptr;
+    take_back(slot);
+    expect(is_there, std::to_string(n_tokens) + " tokens behind " + std::to_string(slot.n_cells()) +
+                         " have their graph after quiet time");
+  }
+
   static double ms_since(Clock::time_point begin) {
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
@@ -171,6 +194,7 @@ int main(int argc, char** argv) {
     for (const std::int32_t n_before : {0, 60, 300}) {
       for (std::int32_t n = 2; n <= most; ++n) prompts.compare(n_before, n);
     }
+    prompts.test_quiet_time(most);
   } catch (const std::exception& e) {
     std::printf("FAILED: %s\n", e.what());
     return 1;

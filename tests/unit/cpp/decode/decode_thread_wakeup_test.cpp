@@ -84,6 +84,33 @@ TEST(idle_time_is_used_piece_by_piece) {
   CHECK(n_idle > n_before);
 }
 
+// Not between requests that follow one another, and not where nothing is wanted.
+TEST(quiet_time_is_used_after_a_while) {
+  using Clock = std::chrono::steady_clock;
+  Script script;
+  std::atomic<int> n_wanted{0};
+  std::atomic<std::int64_t> used_at{0};
+  const auto now = [] { return Clock::now().time_since_epoch().count(); };
+  script.wants_quiet = [&] { return n_wanted > 0; };
+  script.on_quiet = [&] {
+    if (used_at == 0) used_at = now();
+    return n_wanted.fetch_sub(1) > 0;
+  };
+  FrontEnd front({});
+  front.start(factory_of(script));
+  for (int i = 0; i < 20; ++i) {
+    n_wanted = 3;
+    const RequestId id = front.submit(prompt_of(4), 20);
+    CHECK(front.run_until_finished(id));
+    CHECK(front.tokens(id) == scripted_tokens(id, 20));
+  }
+  const std::int64_t ended = now();
+  CHECK(comes_true([&] { return n_wanted == 0; }));
+  // Twenty requests may have had a pause between them on a busy machine.
+  const auto rest = std::chrono::nanoseconds(used_at.load() - ended);
+  CHECK(rest < std::chrono::nanoseconds::zero() || rest > 25ms);
+}
+
 // A thread with a core of its own, that is, with one that it is pinned to.
 void start_pinned(FrontEnd& front, Script& script) {
   front.start(factory_of(script));

@@ -62,6 +62,8 @@ struct Script {
   std::function<void(const Slot&)> before_token;     // may throw
   std::function<void(std::span<Slot>)> before_step;  // may throw
   std::function<bool()> on_idle;                     // as Stepper::use_idle_time()
+  std::function<bool()> wants_quiet;                 // as Stepper::wants_quiet_time()
+  std::function<bool()> on_quiet;                    // as Stepper::use_quiet_time()
   Gate gate;
   // relaxed: counts, read by the test after an event or a join made them visible.
   std::atomic<int> n_forgotten{0};
@@ -80,6 +82,10 @@ class ScriptedStepper final : public Stepper {
   explicit ScriptedStepper(Script& script) : script_(script) {}
   ~ScriptedStepper() override { script_.n_destroyed.fetch_add(1, std::memory_order_relaxed); }
   bool use_idle_time() override { return script_.on_idle && script_.on_idle(); }
+  [[nodiscard]] bool wants_quiet_time() override {
+    return script_.wants_quiet && script_.wants_quiet();
+  }
+  bool use_quiet_time() override { return script_.on_quiet(); }
 
   [[nodiscard]] std::int32_t n_ctx() const noexcept override { return script_.n_ctx; }
 
