@@ -174,7 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", type=Path, required=True, help="folder of the peer's binaries")
     parser.add_argument("--model", type=Path, nargs="+", default=[DEMO])
-    parser.add_argument("--vocab", type=int, default=2000, help="token ids are drawn below this")
+    parser.add_argument("--vocab", type=int, default=500, help="token ids are drawn below this")
     parser.add_argument("--threads", type=int, default=1, help="0: as many as each server takes")
     parser.add_argument("--ctx", type=int, default=4096)
     parser.add_argument("--prompt", type=int, default=2000)

@@ -89,9 +89,11 @@ def timing_of(reads: list[tuple[float, bytes]]) -> StreamTiming:
         arrivals += [at] * (n_frames - n_seen)
         n_seen = n_frames
     frames = [line[6:] for line in text.split(b"\n") if line.startswith(b"data: {")]
-    if not frames or not arrivals:
+    final = json.loads(frames[-1]) if frames else {}
+    if not final.get("tokens_predicted"):
         raise RuntimeError(f"no tokens in the stream: {text[-500:]!r}")
-    final = json.loads(frames[-1])
+    # Tokens that all end within a UTF-8 sequence have no frame but the last one.
+    arrivals = arrivals or [reads[-1][0]]
     return StreamTiming(
         # Not the number of frames: a token that ends within a UTF-8 sequence may have none.
         n_tokens=int(final["tokens_predicted"]),
