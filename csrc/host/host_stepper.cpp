@@ -54,6 +54,7 @@ HostStepper::HostStepper(std::shared_ptr<Model> model, const EngineConfig& confi
       can_cut_(can_cut(model_->get())),
       n_swa_(llama_model_n_swa(model_->get())),
       kv_unified_(config.kv_unified),
+      decodes_apart_(kv_unified_ && !deterministic_ && is_on_cpu_alone(model_->context())),
       shares_cells_(config.kv_unified && config.n_slots > 1 &&
                     !llama_model_is_recurrent(model_->get())),
       prefill_({.n_chunk = n_chunk_,
@@ -117,7 +118,14 @@ void HostStepper::step_slots(std::span<Slot> slots, EventPublisher& events, Take
 }
 
 bool HostStepper::step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events) {
-  build_batch(slots, leader);
+  if (!decodes_apart_) return step_part(slots, leader, StepPart::kAll, events);
+  const bool has_decoded = step_part(slots, leader, StepPart::kDecoding, events);
+  return step_part(slots, leader, StepPart::kPrompts, events) || has_decoded;
+}
+
+bool HostStepper::step_part(std::span<Slot> slots, const Slot& leader, StepPart part,
+                            EventPublisher& events) {
+  build_batch(slots, leader, part);
   if (batch_.size() == 0) return false;
   counters_.count_batch(batch_.size());
   model_->set_lora_scales(leader.lora_scales);
@@ -139,7 +147,7 @@ void HostStepper::clean(std::span<Slot> slots) noexcept {
   is_tainted_ = false;
 }
 
-void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader) noexcept {
+void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader, StepPart part) noexcept {
   batch_.clear();
   for (Slot& slot : slots) {
     share_of(slot) = {};
@@ -147,10 +155,12 @@ void HostStepper::build_batch(std::span<Slot> slots, const Slot& leader) noexcep
   }
   if (!kv_unified_) return add_by_stream(slots, leader);
   for (Slot& slot : slots) {
+    if (part == StepPart::kPrompts) break;
     if (slot.phase == SlotPhase::kDecode && may_go(slot) && is_beside(slot, leader)) {
       add_decode(slot);
     }
   }
+  if (part == StepPart::kDecoding) return;
   // After the decoding slots, so that a long prompt takes only what they leave of the chunk.
   for (const PromptShare& prompt : prompts_) {
     Slot& slot = slots[static_cast<std::size_t>(prompt.slot)];

@@ -142,10 +142,14 @@ class HostStepper final : public Stepper {
   void shift_context(Slot& slot, std::span<Slot> slots);
   // host_cells.cpp. No other sequence has the slot's cells from the n-th on: they may move.
   void own_cells_beyond(Slot& slot, std::int32_t n, std::span<Slot> slots);
-  // One llama_decode for `leader` and the slots that compute with the same adapters, and what
-  // follows from it. False: they all wait for their grammars.
+  enum class StepPart : std::uint8_t { kAll, kDecoding, kPrompts };
+  // For `leader` and the slots that compute with the same adapters: one llama_decode, or one of
+  // those that decode and one of prompts, and what follows. False: they all wait for their
+  // grammars.
   bool step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events);
-  void build_batch(std::span<Slot> slots, const Slot& leader) noexcept;
+  // The part's llama_decode. False: nobody has a token in it.
+  bool step_part(std::span<Slot> slots, const Slot& leader, StepPart part, EventPublisher& events);
+  void build_batch(std::span<Slot> slots, const Slot& leader, StepPart part) noexcept;
   [[nodiscard]] bool is_beside(const Slot& slot, const Slot& leader) const noexcept {
     if (deterministic_) return slot.id == leader.id;
     return slot.active() && slot.lora_scales == leader.lora_scales;
@@ -190,6 +194,9 @@ class HostStepper final : public Stepper {
   const bool can_cut_;  // what a sequence has computed, at any of its tokens
   const std::int32_t n_swa_;
   const bool kv_unified_;
+  // ggml's attention on a CPU takes 64 rows together through all cells that one of them reads: a
+  // token of each stream among rows of prompts costs as many rows of each stream's text.
+  const bool decodes_apart_;
   const bool shares_cells_;  // a slot can find none although its context is not full
   PrefillPolicy prefill_;
   ShortSteps short_steps_;

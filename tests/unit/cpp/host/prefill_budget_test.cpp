@@ -93,6 +93,25 @@ TEST(a_short_prompt_overtakes_a_long_one_and_both_share_a_step) {
   CHECK_EQ(engine.front.thread().counters().n_tokens_beside_max.get(), 16U);
 }
 
+TEST(in_common_cells_a_text_and_a_prompt_have_batches_of_their_own) {
+  EngineConfig config = config_of(4, 64);
+  config.kv_unified = true;
+  ModelEngine engine(config);
+  const RequestId text = engine.front.submit(engine.greedy(engine.prompt(8), 400));
+  await_tokens(engine, text, 3);
+  engine.front.submit(engine.greedy(engine.prompt(600, 50), 4));
+  CHECK(engine.front.run_until_all_finished());
+  const auto& counters = engine.front.thread().counters();
+  CHECK_EQ(counters.n_steps_beside.get(), 10U);
+  // Nine batches of 64 and one of 24, and none of 65; a step with both has two.
+  std::uint64_t n_batches = 0;
+  for (const auto& n : counters.n_batches) n_batches += n.get();
+  CHECK_EQ(n_batches, counters.n_steps.get() + counters.n_steps_beside.get());
+  CHECK_EQ(counters.n_batches[7].get(), 0U);
+  CHECK_EQ(counters.n_batches[6].get(), 9U);
+  CHECK_EQ(counters.n_batches[5].get(), 1U);
+}
+
 TEST(without_a_budget_chunks_are_as_large_as_the_texts_leave_them) {
   ModelEngine engine(config_of(4, 0));
   const RequestId text = engine.front.submit(engine.greedy(engine.prompt(8), 500));
