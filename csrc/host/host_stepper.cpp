@@ -120,6 +120,8 @@ void HostStepper::step_slots(std::span<Slot> slots, EventPublisher& events, Take
 bool HostStepper::step_group(std::span<Slot> slots, const Slot& leader, EventPublisher& events) {
   if (!decodes_apart_) return step_part(slots, leader, StepPart::kAll, events);
   const bool has_decoded = step_part(slots, leader, StepPart::kDecoding, events);
+  // What is there does not wait for the prompts' part.
+  if (has_decoded && !prompts_.empty()) events.flush();
   return step_part(slots, leader, StepPart::kPrompts, events) || has_decoded;
 }
 
