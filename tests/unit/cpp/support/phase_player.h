@@ -4,7 +4,6 @@
 #pragma once
 
 #include <ggml-backend.h>
-#include <ggml-cpu.h>
 #include <ggml.h>
 
 #include <cstddef>
@@ -14,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "backend/cpu_backend.h"
 #include "check.h"
 #include "device/graph/step_phase.h"
 #include "device/phases/value_places.h"
@@ -27,8 +27,7 @@ class PhasePlayer {
         phases_(phases),
         places_(graph, phases),
         scratch_(places_.n_bytes(), std::byte{0xff}),
-        cpu_(ggml_backend_cpu_init()) {
-    ggml_backend_cpu_set_n_threads(cpu_.get(), 1);
+        cpu_(one_thread()) {
     places_.begin_at(scratch_.data());
   }
 
@@ -56,6 +55,19 @@ class PhasePlayer {
     void operator()(ggml_backend_t backend) const { ggml_backend_free(backend); }
     void operator()(ggml_context* context) const { ggml_free(context); }
   };
+
+  // By the registry: a portable build is not linked with the CPU's functions.
+  static ggml_backend_t one_thread() {
+    init_backends();
+    ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    ggml_backend_t cpu = ggml_backend_dev_init(device, nullptr);
+    const auto set_n_threads =
+        reinterpret_cast<ggml_backend_set_n_threads_t>(ggml_backend_reg_get_proc_address(
+            ggml_backend_dev_backend_reg(device), "ggml_backend_set_n_threads"));
+    REQUIRE(cpu != nullptr && set_n_threads != nullptr);
+    set_n_threads(cpu, 1);
+    return cpu;
+  }
 
   void compute(const std::vector<ggml_tensor*>& nodes) {
     const std::size_t n = nodes.size() + 1;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu_backend.h"
 #include "check.h"
 
 namespace unpaced::test {
@@ -25,7 +26,7 @@ class RecordedStep {
   RecordedStep(const std::string& path, ggml_type type, std::int32_t n_tokens = 1,
                std::int32_t n_outputs = 1) {
     llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
-    llama_backend_init();
+    init_backends();
     llama_model_params model_params = llama_model_default_params();
     model_params.n_gpu_layers = 0;
     model_params.use_extra_bufts = false;  // weights as in the file
