@@ -150,6 +150,10 @@ class SlotKeeper {
   // The slot's cells become those that the request reuses, as far as that is bookkeeping alone.
   bool enter(CellStore& store, Seating& seating);
   bool copy_next(CellStore& store);
+  // Cells of the next part of `state`.
+  [[nodiscard]] std::int32_t n_next(const KeptState& state) const noexcept;
+  // Whether there is memory for that. Else a piece of it was made now.
+  [[nodiscard]] bool is_prepared(const CellStore& store, const KeptState& state) noexcept;
   // The next part of `state`; false: it has to be given up.
   bool copy_part(CellStore& store, KeptState& state);
   // Cells that were copied before they were displaced become free, for the request to compute in

@@ -155,6 +155,7 @@ bool SlotKeeper::copy_next(CellStore& store) {
     pool_.tidy();
     return true;
   }
+  if (!is_prepared(store, *state)) return true;
   if (!state->is_copied() && !copy_part(store, *state)) {
     store.unpark(state->ticket);
     drop_lost(store);
@@ -199,9 +200,20 @@ bool SlotKeeper::copy_early(Stepper& stepper, std::span<const Slot> slots) {
   return false;
 }
 
+std::int32_t SlotKeeper::n_next(const KeptState& state) const noexcept {
+  return std::min(part_size_.n(), static_cast<std::int32_t>(state.tokens.size()) - state.n_copied);
+}
+
+bool SlotKeeper::is_prepared(const CellStore& store, const KeptState& state) noexcept {
+  try {
+    return state.is_copied() || pool_.prepare(store.part_bytes(n_next(state)));
+  } catch (const std::bad_alloc&) {  // copy_part() finds none either
+    return true;
+  }
+}
+
 bool SlotKeeper::copy_part(CellStore& store, KeptState& state) {
-  const auto n_all = static_cast<std::int32_t>(state.tokens.size());
-  const std::int32_t n = std::min(part_size_.n(), n_all - state.n_copied);
+  const std::int32_t n = n_next(state);
   try {
     StatePart part = pool_.take(store.part_bytes(n), n);
     const std::int64_t begin_us = steady_us();

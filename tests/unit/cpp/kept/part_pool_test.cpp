@@ -70,5 +70,23 @@ TEST(a_part_has_room_for_what_was_asked) {
   CHECK(pool.n_spare_bytes() == n_spare - again.capacity);
 }
 
+// A megabyte that nobody has used takes milliseconds, and somebody waits for his next token.
+TEST(memory_is_made_piece_by_piece) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20U;
+  PartPool pool;
+  int n_pieces = 1;
+  while (!pool.prepare(kBytes)) ++n_pieces;
+  CHECK_EQ(n_pieces, 8);
+  CHECK(pool.prepare(kBytes));
+  CHECK_EQ(pool.n_spare_bytes(), kBytes);
+  const StatePart part = pool.take(kBytes, 1);
+  CHECK_EQ(pool.n_spare_bytes(), 0U);
+  CHECK_EQ(part.capacity, kBytes);
+  CHECK(!pool.prepare(kBytes));
+  // Another size is wanted meanwhile.
+  CHECK(pool.prepare(std::size_t{1} << 12U));
+  CHECK(!pool.prepare(kBytes));
+}
+
 }  // namespace
 }  // namespace part_pool_test
