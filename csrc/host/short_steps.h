@@ -23,7 +23,7 @@ class ShortSteps {
   explicit ShortSteps(std::uint64_t n_params, std::uint64_t n_cell_values) noexcept
       : n_params_(n_params), n_cell_values_(n_cell_values) {}
 
-  // Whether the next step is one of them. Told of each step, once.
+  // Whether the next step, or batch of one, is one of them. Told of each, once.
   [[nodiscard]] bool next(const StepSize& step) noexcept;
 
  private:
