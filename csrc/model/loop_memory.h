@@ -13,10 +13,10 @@ inline constexpr std::int32_t kWindowCells = 256;
 inline constexpr std::size_t kMaxWindowGraphs = 160;
 
 // Prompts of 2 to so many tokens have CUDA graphs of their own, which read so many cells at most.
-inline constexpr std::int32_t kMaxPromptTokens = 80;
+inline constexpr std::int32_t kMaxPromptTokens = 128;
 inline constexpr std::int32_t kMaxPromptCells = 8192;
 // Every number of rows in each of some windows; then the oldest makes room.
-inline constexpr std::size_t kMaxPromptGraphs = 48;
+inline constexpr std::size_t kMaxPromptGraphs = 64;
 
 // Up to here each number of tokens has a graph; above, eight numbers share one, whose rows behind
 // the last token are that token's once more.

@@ -42,6 +42,7 @@ class Case:
 CASES = (
     Case(n_words=8, idle_s=0.05, n=20),
     Case(n_words=64, idle_s=0.05, n=20),
+    Case(n_words=112, idle_s=0.05, n=20),
     Case(n_words=1024, idle_s=0.05, n=8),
     Case(n_words=8, idle_s=2.0, n=4),
     Case(n_words=64, idle_s=2.0, n=4),

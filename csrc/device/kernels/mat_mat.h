@@ -1,4 +1,4 @@
-// Matrices times 9 to 80 vectors, in a launch a format or a pair of formats, with the bits of
+// Matrices times 9 to 128 vectors, in launches by format or pair of formats, with the bits of
 // ggml's products of so many columns (mmq.cuh: mul_mat_q and mul_mat_q_stream_k_fixup). Which sums
 // are made one after the other and which are added up later hangs on the card's number of
 // multiprocessors there, and here.
@@ -16,7 +16,7 @@
 
 namespace unpaced {
 
-inline constexpr std::int32_t kMatMatColumns = 80;
+inline constexpr std::int32_t kMatMatColumns = 128;
 
 // What a launch needs beside its input. Launches that follow one another may have the same.
 struct MatMatMemory {
@@ -32,8 +32,8 @@ inline constexpr std::int32_t kMatMatArrivals = 32768;
 // Why this cannot be computed with ggml's bits on the card, as a sentence; empty: it can.
 [[nodiscard]] std::string why_no_mat_mat(const MatVec& product, const Card& card);
 
-// As many launches as there are formats, or one where two have kernels together. Throws
-// std::runtime_error if one cannot be made.
+// A launch for each format, or for two that have kernels together; of gate and up with most columns
+// each has two. Throws std::runtime_error if one cannot be made.
 void enqueue_mat_mat(const MatVec& product, const MatMatMemory& memory, const Card& card,
                      CUstream_st* stream);
 

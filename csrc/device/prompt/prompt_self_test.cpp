@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 // Rows: one for each number of columns that kernels of ours are built for; those between have the
 // kernels of the next one.
-constexpr std::int32_t kTested[] = {2, 4, 8, 16, 32, 48, 64, 80};
+constexpr std::int32_t kTested[] = {2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128};
 // Of the rows of longer ones so many are no token's.
 constexpr std::int32_t kPadding = 3;
 // So much quicker than llama_decode neither is timed twice.

@@ -103,7 +103,7 @@ void compare_crowds(const GgmlFormat& format, GgmlBackend& backend, const Card& 
   for (const int n_rows : {64, 517, 1024, 4096, 15616, 20001}) {
     for (const int n_values : {256, 2048, 4096, 14336}) {
       if (std::int64_t{n_rows} * n_values > 100'000'000) continue;
-      for (const int n_columns : {9, 16, 19, 32, 40, 61, 80}) {
+      for (const int n_columns : {9, 16, 19, 32, 40, 61, 80, 83, 104, 128}) {
         GpuProduct product = {.format = &format,
                               .n_values = n_values,
                               .n_rows = n_rows,
@@ -295,7 +295,7 @@ int main(int argc, char** argv) {
                   totals.products - before.products, totals.wrong - before.wrong);
       std::fflush(stdout);
     }
-    for (const int n_columns : {9, 16, 40, 61, 80}) {
+    for (const int n_columns : {9, 16, 40, 61, 80, 83, 104, 128}) {
       if (argc > 1 && std::strcmp(argv[1], "crowds") != 0 && std::strcmp(argv[1], "pairs") != 0)
         break;
       const ProductMemory memory(card);

@@ -25,8 +25,8 @@ pytestmark = [
 ]
 
 # Of rows of their own, of eights with rows behind the last token and without.
-LENGTHS = (*range(2, 11), 13, 16, 17, 33, 64, 65, 77, 80)
-MOST = 80
+LENGTHS = (*range(2, 11), 13, 16, 17, 33, 64, 65, 77, 80, 81, 99, 128)
+MOST = 128
 CHAINS = (
     GREEDY,
     SamplingParams(seed=3, ignore_eos=True),
@@ -55,7 +55,7 @@ def test_every_length_has_llama_decodes_bits(architecture: str, most: int, tmp_p
 
 
 @pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
-@pytest.mark.parametrize("n_tokens", [3, 8, 16, 40, 80])
+@pytest.mark.parametrize("n_tokens", [3, 8, 16, 40, 80, 88, 128])
 @pytest.mark.parametrize("architecture", DENSE)
 def test_phases_of_a_prompt_have_ggmls_bits(
     architecture: str, n_tokens: int, tmp_path: Path

@@ -95,18 +95,19 @@ void launch_shape(const Task& task, const Card& card, cudaStream_t stream) {
 }
 
 template <class First, class Second, int kMatrices, int kEights = 1>
-void launch_columns(const Task& task, const Card& card, cudaStream_t stream) {
-  if constexpr (kEights < warp_eights(kMatMatColumns)) {
+void launch_eights(const Task& task, const Card& card, cudaStream_t stream) {
+  constexpr int kMost = kMatrices == 2 ? kGatedLaunchColumns : kLaunchColumns;
+  if constexpr (kEights < warp_eights(kMost)) {
     if (warp_eights(task.n_columns) > kEights)
-      return launch_columns<First, Second, kMatrices, kEights + 1>(task, card, stream);
+      return launch_eights<First, Second, kMatrices, kEights + 1>(task, card, stream);
   }
   launch_shape<First, Second, kMatrices, kEights>(task, card, stream);
 }
 
 template <class Tile>
 void launch_tile(const Task& task, bool is_gated, const Card& card, cudaStream_t stream) {
-  if (is_gated) return launch_columns<Tile, Tile, 2>(task, card, stream);
-  launch_columns<Tile, Tile, 1>(task, card, stream);
+  if (is_gated) return launch_eights<Tile, Tile, 2>(task, card, stream);
+  launch_eights<Tile, Tile, 1>(task, card, stream);
 }
 
 }  // namespace unpaced::mat_mat

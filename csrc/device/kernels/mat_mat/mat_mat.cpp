@@ -57,8 +57,9 @@ std::string why_no_matrix(const MatVecMatrix& matrix, const MatVec& product, con
   if (matrix.row_bytes != std::int64_t{n_steps} * format->step.bytes ||
       reinterpret_cast<std::uintptr_t>(matrix.weights) % 16 != 0)
     return "its weights are not aligned";
-  const std::int32_t bytes = stage_bytes(format->step.pitch, product.end == MatVecEnd::kGlu ? 2 : 1,
-                                         warp_eights(product.n_columns));
+  const bool is_gated = product.end == MatVecEnd::kGlu;
+  const std::int32_t bytes = stage_bytes(format->step.pitch, is_gated ? 2 : 1,
+                                         warp_eights(launch_columns(product.n_columns, is_gated)));
   if (n_stages(bytes, card.code) * bytes > card.shared_bytes_max)
     return "the card has too little shared memory for many columns";
   const Division division = divide(matrix.n_rows, product.n_values, card.n_multiprocessors);
@@ -68,15 +69,26 @@ std::string why_no_matrix(const MatVecMatrix& matrix, const MatVec& product, con
   return "";
 }
 
+// A launch's columns, from a multiple of eight on.
+struct Columns {
+  std::int32_t first, n;
+};
+
+// The first matrix of gate and up has no outputs, and many have nothing that is added.
+template <class Value>
+Value* behind(Value* values, std::int64_t n) {
+  return values == nullptr ? nullptr : values + n;
+}
+
 // Behind those that the task has, n of n_tiles together.
-void add_matrices(Task& task, const MatVec& product, WeightFormat format, const Card& card,
-                  std::int32_t& n, std::int32_t& n_tiles) {
+void add_matrices(Task& task, const MatVec& product, WeightFormat format, std::int32_t first_column,
+                  const Card& card, std::int32_t& n, std::int32_t& n_tiles) {
   for (const MatVecMatrix& matrix : matrices_of(product)) {
     if (matrix.format != format) continue;
     TaskMatrix& made = task.matrices[n++];
     made = {.weights = static_cast<const std::uint8_t*>(matrix.weights),
-            .added = matrix.added,
-            .out = matrix.out,
+            .added = behind(matrix.added, first_column * matrix.added_stride),
+            .out = behind(matrix.out, first_column * matrix.out_stride),
             .out_stride = matrix.out_stride,
             .added_stride = matrix.added_stride,
             .n_rows = matrix.n_rows,
@@ -105,23 +117,38 @@ const Pair* pair_of(const MatVec& product) {
 }
 
 // Of the product's matrices in these formats, one format's behind the other's.
-Task task_of(const MatVec& product, std::span<const WeightFormat> formats,
+Task task_of(const MatVec& product, std::span<const WeightFormat> formats, Columns columns,
              const MatMatMemory& memory, const Card& card) {
   Task task = {};
   std::int32_t n = 0, n_tiles = 0;
   for (const WeightFormat format : formats) {
-    add_matrices(task, product, format, card, n, n_tiles);
+    add_matrices(task, product, format, columns.first, card, n, n_tiles);
     if (format == formats.front()) task.n_first = n;
   }
   task.n_streams = product.end == MatVecEnd::kGlu ? 1 : n;
-  task.n_columns = product.n_columns;
-  task.n_eights = record_eights(product.n_columns);
-  task.records = product.input_records;
+  task.n_columns = columns.n;
+  task.n_eights = record_eights(columns.n);
+  task.record_step_bytes = record_eights(product.n_columns) * BatchRecord::kBytes;
+  task.records = product.input_records + columns.first / kRecordColumns * BatchRecord::kBytes;
   task.sums = reinterpret_cast<float*>(memory.sums);
   task.arrivals = memory.arrivals;
   task.glu = product.glu;
   task.glu_limit = product.glu_limit;
   return task;
+}
+
+// Calls `launch` with the task of each launch. The last one's successor is ours, or not.
+template <class Launch>
+void for_launches(const MatVec& product, std::span<const WeightFormat> formats,
+                  const MatMatMemory& memory, const Card& card, bool next_is_ours,
+                  const Launch& launch) {
+  const std::int32_t n_most = launch_columns(product.n_columns, product.end == MatVecEnd::kGlu);
+  for (std::int32_t first = 0; first < product.n_columns; first += n_most) {
+    const std::int32_t n = std::min(n_most, product.n_columns - first);
+    Task task = task_of(product, formats, {.first = first, .n = n}, memory, card);
+    task.next_is_ours = next_is_ours || first + n < product.n_columns;
+    launch(task);
+  }
 }
 
 }  // namespace
@@ -155,18 +182,19 @@ std::string why_no_mat_mat(const MatVec& product, const Card& card) {
 
 void enqueue_mat_mat(const MatVec& product, const MatMatMemory& memory, const Card& card,
                      CUstream_st* stream) {
+  using mat_mat::Task;
   if (const mat_mat::Pair* pair = mat_mat::pair_of(product)) {
-    mat_mat::Task task =
-        mat_mat::task_of(product, std::array{pair->first, pair->second}, memory, card);
-    task.next_is_ours = product.next_is_ours;
-    return pair->launch(task, card, stream);
+    return mat_mat::for_launches(product, std::array{pair->first, pair->second}, memory, card,
+                                 product.next_is_ours,
+                                 [&](const Task& task) { pair->launch(task, card, stream); });
   }
-  const auto matrices = mat_mat::matrices_of(product);
+  const bool is_gated = product.end == MatVecEnd::kGlu;
+  const WeightFormat last = mat_mat::matrices_of(product).back().format;
   for (const mat_mat::Format& format : mat_mat::kFormats) {
     if (!mat_mat::has_format(product, format.name)) continue;
-    mat_mat::Task task = mat_mat::task_of(product, std::array{format.name}, memory, card);
-    task.next_is_ours = product.next_is_ours || matrices.back().format != format.name;
-    format.launch(task, product.end == MatVecEnd::kGlu, card, stream);
+    mat_mat::for_launches(product, std::array{format.name}, memory, card,
+                          product.next_is_ours || last != format.name,
+                          [&](const Task& task) { format.launch(task, is_gated, card, stream); });
   }
 }
 

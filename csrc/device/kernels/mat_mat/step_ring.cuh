@@ -136,8 +136,8 @@ class StepRing {
   }
   __device__ void fetch_records(int stage, const Cursor& at) {
     const int n_bytes = task_.n_eights * BatchRecord::kBytes;
-    mat_vec::copy_bytes(task_.records + std::int64_t{at.step_of_tile()} * n_bytes, n_bytes,
-                        shared_ + stage * Memory::kBytes + Memory::kRecordsAt,
+    mat_vec::copy_bytes(task_.records + std::int64_t{at.step_of_tile()} * task_.record_step_bytes,
+                        n_bytes, shared_ + stage * Memory::kBytes + Memory::kRecordsAt,
                         &barriers_.filled[stage]);
   }
 
@@ -220,7 +220,8 @@ class StepRing {
   __device__ void fetch_records(int stage, const Cursor& at) {
     const int n_bytes = task_.n_eights * BatchRecord::kBytes;
     std::uint8_t* memory = shared_ + stage * Memory::kBytes + Memory::kRecordsAt;
-    const std::uint8_t* records = task_.records + std::int64_t{at.step_of_tile()} * n_bytes;
+    const std::uint8_t* records =
+        task_.records + std::int64_t{at.step_of_tile()} * task_.record_step_bytes;
     for (int i = 16 * static_cast<int>(threadIdx.x); i < n_bytes; i += 16 * kThreads)
       fetch(memory + i, records + i);
   }

@@ -17,6 +17,11 @@ inline constexpr std::int32_t kStepValues = 256;
 inline constexpr std::int32_t kStagesMost = 4;
 inline constexpr std::int32_t kWarps = 16;  // of a block of threads
 
+// A launch's columns: of one matrix at a time, or of gate and up, whose sums are twice as many.
+// More of them have several launches.
+inline constexpr std::int32_t kLaunchColumns = 128;
+inline constexpr std::int32_t kGatedLaunchColumns = 80;
+
 struct Division {
   std::int32_t n_tiles = 0;
   std::int32_t n_steps = 0;  // of a tile
@@ -90,6 +95,14 @@ class PartsOfTile {
 [[nodiscard]] constexpr std::int32_t warp_eights(std::int32_t n_columns) {
   return (record_eights(n_columns) + 1) / 2;
 }
+// Of n_columns so many have a launch, the last one as many or fewer: as few launches as can be, and
+// all as large.
+[[nodiscard]] constexpr std::int32_t launch_columns(std::int32_t n_columns, bool is_gated) {
+  const std::int32_t most = is_gated ? kGatedLaunchColumns : kLaunchColumns;
+  const std::int32_t n_launches = (n_columns + most - 1) / most;
+  const std::int32_t n_eights = (record_eights(n_columns) + n_launches - 1) / n_launches;
+  return n_eights * kRecordColumns < n_columns ? n_eights * kRecordColumns : n_columns;
+}
 
 struct TaskMatrix {
   const std::uint8_t* weights;
@@ -110,6 +123,7 @@ struct Task {
   std::int32_t n_first;    // of these in the launch's first format, which come first
   std::int32_t n_columns;
   std::int32_t n_eights;
+  std::int32_t record_step_bytes;  // between two steps' records, which other launches may share
   const std::uint8_t* records;
   float* sums;
   std::uint32_t* arrivals;

@@ -19,11 +19,11 @@ std::size_t device_bytes(std::int32_t n_cells, bool has_prompts, std::int32_t n_
 }
 
 // Each number up to eight, then eights.
-static_assert(kPromptRows == 7 + 9);
+static_assert(kPromptRows == 7 + 15);
 static_assert(prompt_rows(2) == 2 && prompt_rows(8) == 8 && prompt_rows(9) == 16);
-static_assert(prompt_rows(16) == 16 && prompt_rows(77) == 80 && prompt_rows(80) == 80);
+static_assert(prompt_rows(16) == 16 && prompt_rows(77) == 80 && prompt_rows(128) == 128);
 static_assert(prompt_rows_index(2) == 0 && prompt_rows_index(8) == 6);
-static_assert(prompt_rows_index(16) == 7 && prompt_rows_index(80) == kPromptRows - 1);
+static_assert(prompt_rows_index(16) == 7 && prompt_rows_index(128) == kPromptRows - 1);
 
 TEST(every_window_has_a_graph_and_one_for_each_length) {
   const std::size_t graph = device_bytes(512, false) - device_bytes(256, false);

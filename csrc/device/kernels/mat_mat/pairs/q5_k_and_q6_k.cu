@@ -7,7 +7,7 @@
 namespace unpaced::mat_mat {
 
 void launch_q5_k_and_q6_k(const Task& task, const Card& card, CUstream_st* stream) {
-  launch_columns<TwoGroups<5>, Q6KTile, 1>(task, card, stream);
+  launch_eights<TwoGroups<5>, Q6KTile, 1>(task, card, stream);
 }
 
 }  // namespace unpaced::mat_mat

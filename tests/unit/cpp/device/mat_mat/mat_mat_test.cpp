@@ -83,7 +83,8 @@ TEST(a_product_that_is_not_ours_says_why) {
   CHECK_EQ(why(known), "");
   CHECK_EQ(why(product_of(4096, {matrix_of(kQ4, 4096, 4096)}, 8)),
            "the columns are too few or too many");
-  CHECK_EQ(why(product_of(4096, {matrix_of(kQ4, 4096, 4096)}, 81)),
+  CHECK_EQ(why(product_of(4096, {matrix_of(kQ4, 4096, 4096)}, 128)), "");
+  CHECK_EQ(why(product_of(4096, {matrix_of(kQ4, 4096, 4096)}, 129)),
            "the columns are too few or too many");
   CHECK_EQ(why(product_of(4096, {matrix_of(WeightFormat::kF16, 4096, 4096)})),
            "many columns of such weights");
@@ -124,6 +125,9 @@ TEST(a_product_that_is_not_ours_says_why) {
   other.shared_bytes_max = 166912;
   CHECK_EQ(why(two, other), "the card has too little shared memory for many columns");
   two.n_columns = two.order_columns = 64;
+  CHECK_EQ(why(two, other), "");
+  // Of 128 each of two launches has 64, of 88 one has 48.
+  two.n_columns = two.order_columns = 128;
   CHECK_EQ(why(two, other), "");
   MatVec gated = product_of(4096, {matrix_of(kQ4, 4096, 4096), matrix_of(kQ4, 2048, 4096)});
   gated.end = MatVecEnd::kGlu;
@@ -195,6 +199,39 @@ TEST(gate_and_up_are_one_stream) {
   CHECK(launches[0].is_gated);
   CHECK_EQ(launches[0].task.n_streams, 1);
   CHECK(launches[0].task.glu == GluKind::kGeglu);
+}
+
+TEST(gate_and_up_of_most_columns_have_two_launches) {
+  alignas(16) static std::uint8_t records[16];
+  static float out[1], added[1];
+  MatVec product = product_of(4096, {matrix_of(kQ4, 14336, 4096), matrix_of(kQ4, 14336, 4096)}, 83);
+  product.end = MatVecEnd::kGlu;
+  product.input_records = records;
+  product.matrices[1].out = out;
+  product.matrices[1].added = added;
+  product.matrices[1].added_stride = 7;
+  product.next_is_ours = false;
+  launches.clear();
+  enqueue_mat_mat(product, {}, kCard, nullptr);
+  CHECK_EQ(launches.size(), std::size_t{2});
+  const mat_mat::Task &first = launches[0].task, &second = launches[1].task;
+  CHECK_EQ(first.n_columns, 48);
+  CHECK_EQ(first.n_eights, 6);
+  CHECK_EQ(second.n_columns, 35);
+  CHECK_EQ(second.n_eights, 5);
+  // Both have the same records, of eleven eights a step.
+  CHECK_EQ(first.record_step_bytes, 11 * BatchRecord::kBytes);
+  CHECK_EQ(second.record_step_bytes, 11 * BatchRecord::kBytes);
+  CHECK(first.records == records && second.records == records + 6 * BatchRecord::kBytes);
+  CHECK(first.matrices[0].out == nullptr && second.matrices[0].out == nullptr);
+  CHECK(second.matrices[1].out == out + std::int64_t{48} * 14336);
+  CHECK(first.matrices[1].added == added && second.matrices[1].added == added + 48 * 7);
+  CHECK(first.next_is_ours && !second.next_is_ours);
+  // One matrix has one.
+  launches.clear();
+  enqueue_mat_mat(product_of(4096, {matrix_of(kQ4, 4096, 4096)}, 128), {}, kCard, nullptr);
+  CHECK_EQ(launches.size(), std::size_t{1});
+  CHECK_EQ(launches[0].task.n_eights, 16);
 }
 
 TEST(sums_have_room_for_every_part) {
