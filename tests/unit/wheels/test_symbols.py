@@ -10,7 +10,9 @@ import pytest
 from engine_ext.base.build_info import find_llama
 from engine_ext.base.native import load_native
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "wheels" / "symbols.py"
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "scripts" / "wheels" / "symbols.py"
+PROGRAMS = [path for path in ROOT.glob(".build/cpp-*/tests/*_test*") if path.is_file()]
 symbols: dict[str, Any] = runpy.run_path(str(SCRIPT))
 undefined: Callable[[bytes], set[str]] = symbols["undefined"]
 defined: Callable[[bytes], set[str]] = symbols["defined"]
@@ -39,6 +41,16 @@ def test_the_engine_calls_no_function_of_the_cpus_library(libraries: dict[str, b
     needed = undefined(native_of(libraries))
     assert "llama_decode" in needed
     assert needed & of_the_cpu == set()
+
+
+@pytest.mark.skipif(not PROGRAMS, reason="the C++ tests are not compiled here")
+def test_no_program_of_the_cpp_tests_does(libraries: dict[str, bytes]) -> None:
+    """Those of a portable build would not link."""
+    if "libggml-cpu.so" not in libraries:
+        pytest.skip("a portable build")
+    of_the_cpu = defined(libraries["libggml-cpu.so"])
+    needed = {path: undefined(path.read_bytes()) & of_the_cpu for path in PROGRAMS}
+    assert {path: functions for path, functions in needed.items() if functions} == {}
 
 
 def test_this_build_lacks_nothing(libraries: dict[str, bytes]) -> None:
