@@ -1,17 +1,10 @@
-"""The device's sampling kernels against the host's sampling core, and probabilities with tokens.
-
-UNPACED_GPU_PROGRAMS names the build folder that has the programs of tests/gpu/cpp (CMake option of
-the same name).
-"""
-
-import os
-import subprocess
-from pathlib import Path
+"""The device's sampling kernels against the host's sampling core, and probabilities with tokens."""
 
 import pytest
 
 from engine_ext import EventKind, SamplingParams, SequenceRequest, TokenEvent
 from tests.gpu.test_device_loop import Loop, events_of, has_device, running_engine
+from tests.support.device.gpu_program import needs_gpu_programs, run_gpu_program
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,7 +12,6 @@ pytestmark = [
     pytest.mark.skipif(not has_device(), reason="no NVIDIA device on this machine"),
 ]
 
-PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
 
 # n_probs, and whether after the chain.
 PROBABILITIES = ((5, False), (128, False), (20, True))
@@ -31,23 +23,14 @@ CHAINS = {
 }
 
 
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 @pytest.mark.parametrize("n_vocab", [1, 2, 33, 700, 5000, 32000, 128256, 262144])
 def test_random_chains_draw_the_hosts_tokens(n_vocab: int) -> None:
-    done = subprocess.run(
-        [Path(PROGRAMS) / "device_sampling_test", "10", "5", str(n_vocab)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " 0 differ" in done.stdout
+    assert " 0 differ" in run_gpu_program("device_sampling_test", "10", "5", str(n_vocab))
 
 
 # What cards without clusters, and with little shared memory, run. Within 62 KiB compact code has no
-# room for a vocabulary's keys, and leaves them in the card's memory. Status 3: this card's code has
-# no such launch.
+# room for a vocabulary's keys, and leaves them in the card's memory.
 LAUNCHES = {
     "one block": ("team=block",),
     "a grid": ("team=grid",),
@@ -56,23 +39,16 @@ LAUNCHES = {
 }
 
 
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 @pytest.mark.parametrize("launch", LAUNCHES)
 @pytest.mark.parametrize("n_vocab", [5000, 32000, 262144])
 def test_other_cards_launches_draw_the_hosts_tokens(n_vocab: int, launch: str) -> None:
-    done = subprocess.run(
-        [Path(PROGRAMS) / "device_sampling_test", *LAUNCHES[launch], "10", "5", str(n_vocab)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+    told = run_gpu_program(
+        "device_sampling_test", *LAUNCHES[launch], "10", "5", str(n_vocab), may_lack_code=True
     )
-    if done.returncode == 3:
-        pytest.skip(f"not with this card's code: {done.stdout.strip()[-200:]}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " 0 differ" in done.stdout
+    assert " 0 differ" in told
     if "far" in launch:
-        assert "keys far" in done.stdout
+        assert "keys far" in told
 
 
 def probabilities_of(events: list[TokenEvent]) -> list[object]:

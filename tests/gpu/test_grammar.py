@@ -3,9 +3,7 @@ that come while it computes."""
 
 import asyncio
 import json
-import os
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -18,11 +16,9 @@ from engine_ext import (
 )
 from tests.gpu.random_model import write_random_model
 from tests.gpu.test_device_loop import Loop, events_of, has_device, running_engine
-from tests.support.device.gpu_program import run_gpu_program
+from tests.support.device.gpu_program import await_gpu_program, needs_gpu_programs
 from unpaced.grammar.spec import GrammarSource, GrammarSpec
 from unpaced.request.compiled_grammar import compile_grammar
-
-PROGRAMS: Final = os.environ.get("UNPACED_GPU_PROGRAMS", "")
 
 pytestmark = [
     pytest.mark.gpu,
@@ -133,20 +129,20 @@ async def test_schemas_beside_free_text_in_the_loop(loop: Loop) -> None:
             assert after.n_masked_tokens > before.n_masked_tokens
 
 
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 async def test_second_draws_are_the_sampling_cores() -> None:
-    await run_gpu_program(Path(PROGRAMS) / "masked_draw_test", "40", "1")
+    await await_gpu_program("masked_draw_test", "40", "1")
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
 @pytest.mark.parametrize("loop", ["device", "ahead"])
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 async def test_masks_of_any_pace_give_the_hosts_tokens(
     loop: Loop, architecture: str, tmp_path: Path
 ) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
-    await run_gpu_program(Path(PROGRAMS) / "grammars_test", str(model), loop)
+    await await_gpu_program("grammars_test", str(model), loop)
 
 
 async def test_a_grammar_beside_a_request_without() -> None:

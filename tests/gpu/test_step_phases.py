@@ -1,11 +1,5 @@
-"""A step's phases by kernels of ours: ggml's bits, phase by phase, in whole steps and in texts.
+"""A step's phases by kernels of ours: ggml's bits, phase by phase, in whole steps and in texts."""
 
-UNPACED_GPU_PROGRAMS names the build folder that has the programs of tests/gpu/cpp (CMake option of
-the same name).
-"""
-
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,8 +7,8 @@ import pytest
 from engine_ext import Engine, EngineConfig, EventKind, SamplingParams, SequenceRequest, StepKernels
 from tests.gpu.random_model import ARCHITECTURES, write_random_model
 from tests.gpu.test_device_loop import has_device
+from tests.support.device.gpu_program import needs_gpu_programs, run_gpu_program
 
-PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
 SERVED = [name for name in ARCHITECTURES if name not in ("gemma2", "mamba")]
 
 pytestmark = [
@@ -24,37 +18,23 @@ pytestmark = [
 ]
 
 
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 @pytest.mark.parametrize("cache_type", ["f16", "q8_0"])
 @pytest.mark.parametrize("architecture", [*SERVED, "phi3"])
 def test_phases_have_the_bits_of_ggml(architecture: str, cache_type: str, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
-    done = subprocess.run(
-        [Path(PROGRAMS) / "step_phases_test", model, cache_type],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    run_gpu_program("step_phases_test", model, cache_type)
 
 
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 @pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3moe", "gemma"])
 def test_the_logits_of_many_steps_are_those_of_llama_decode(
     architecture: str, tmp_path: Path
 ) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
-    done = subprocess.run(
-        [Path(PROGRAMS) / "many_steps_test", model, "2000", "1300"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    run_gpu_program("many_steps_test", model, "2000", "1300")
 
 
 async def tokens_of(model: Path, kernels: StepKernels) -> list[list[int]]:

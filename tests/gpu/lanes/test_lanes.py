@@ -1,7 +1,6 @@
 """Several requests in the GPU's loop at once: the host's tokens, and the server's whole way."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from tests.gpu.test_device_loop import (
     has_device,
     running_engine,
 )
-from tests.support.device.gpu_program import run_gpu_program
+from tests.support.device.gpu_program import await_gpu_program, needs_gpu_programs
 from tests.support.ties import assert_equal_up_to_a_tie
 
-PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
 N_TOKENS = 120
 N_LANES = 8
 
@@ -50,19 +48,19 @@ async def run_lanes_test(folder: Path, architecture: str, *arguments: str) -> No
     """tests/gpu/cpp/lanes_test.cpp, on a random model of the architecture."""
     model = folder / "model.gguf"
     write_random_model(model, architecture)
-    await run_gpu_program(Path(PROGRAMS) / "lanes_test", str(model), *arguments)
+    await await_gpu_program("lanes_test", str(model), *arguments)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "llama-moe", "qwen2", "qwen3", "gemma"])
 @pytest.mark.parametrize("loop", ["device", "ahead"])
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 async def test_crowds_have_the_hosts_tokens(loop: Loop, architecture: str, tmp_path: Path) -> None:
     await run_lanes_test(tmp_path, architecture, loop)
 
 
 # From nine on a graph has rows of padding.
 @pytest.mark.parametrize("architecture", ["llama", "llama-moe", "gemma"])
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 async def test_crowds_of_more_than_eight_have_the_hosts_tokens(
     architecture: str, tmp_path: Path
 ) -> None:
@@ -185,7 +183,7 @@ async def test_company_moves_no_text_but_at_ties(kv_unified: bool, cache_type: s
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma"])
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 async def test_streams_of_their_own_have_the_hosts_tokens(
     architecture: str, tmp_path: Path
 ) -> None:

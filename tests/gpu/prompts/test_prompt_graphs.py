@@ -1,12 +1,9 @@
 """Short prompts by captured graphs against llama_decode: the same tokens and logprobs, bit by bit.
 
-Model: the demo model, or the GGUF that UNPACED_GPU_TEST_MODEL names. UNPACED_GPU_PROGRAMS names the
-build folder that has the programs of tests/gpu/cpp (CMake option of the same name).
+Model: the demo model, or the GGUF that UNPACED_GPU_TEST_MODEL names.
 """
 
 import asyncio
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,7 @@ import pytest
 from engine_ext import Engine, EngineConfig, EventKind, SamplingParams, SequenceRequest
 from tests.gpu.random_model import write_random_model
 from tests.gpu.test_device_loop import GREEDY, events_of, has_device, running_engine
-
-PROGRAMS = os.environ.get("UNPACED_GPU_PROGRAMS", "")
+from tests.support.device.gpu_program import needs_gpu_programs, run_gpu_program
 
 pytestmark = [
     pytest.mark.gpu,
@@ -33,10 +29,11 @@ CHAINS = (
     SamplingParams(seed=4, temperature=1.3, top_k=0, ignore_eos=True),
     SamplingParams(seed=5, repeat_penalty=1.3, ignore_eos=True),
 )
+
 DENSE = ("llama", "mistral3", "qwen2", "qwen3", "gemma", "phi3")
 
 
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 @pytest.mark.parametrize(
     ("architecture", "most"),
     [*((architecture, MOST) for architecture in DENSE), ("llama-moe", 8), ("qwen3moe", 8)],
@@ -44,17 +41,10 @@ DENSE = ("llama", "mistral3", "qwen2", "qwen3", "gemma", "phi3")
 def test_every_length_has_llama_decodes_bits(architecture: str, most: int, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
-    done = subprocess.run(
-        [Path(PROGRAMS) / "prompt_graphs_test", model, str(most)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    run_gpu_program("prompt_graphs_test", model, str(most))
 
 
-@pytest.mark.skipif(PROGRAMS == "", reason="UNPACED_GPU_PROGRAMS is not set")
+@needs_gpu_programs
 @pytest.mark.parametrize("n_tokens", [3, 8, 16, 40, 80, 88, 128])
 @pytest.mark.parametrize("architecture", DENSE)
 def test_phases_of_a_prompt_have_ggmls_bits(
@@ -62,14 +52,7 @@ def test_phases_of_a_prompt_have_ggmls_bits(
 ) -> None:
     model = tmp_path / "model.gguf"
     write_random_model(model, architecture)
-    done = subprocess.run(
-        [Path(PROGRAMS) / "step_phases_test", model, "f16", "256", str(n_tokens)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    run_gpu_program("step_phases_test", model, "f16", "256", str(n_tokens))
 
 
 def text(engine: Engine, n: int, seed: int) -> list[int]:
