@@ -305,6 +305,7 @@ def test_a_cell_that_is_taken_meanwhile_fails_the_request_alone(loop: str) -> No
         assert server.complete(**LONG)["content"] == expected
         assert server.metric(FAILED_REQUESTS) == 1
         assert "lost" not in server.log.read_text()
+        assert server.metric(GRAPH_PROMPTS) == 0
 
 
 @pytest.mark.parametrize("loop", ["ahead", "device"])
@@ -317,6 +318,7 @@ def test_a_launch_that_fails_is_made_up_for(loop: str, n_refused: int) -> None:
         assert server.metric(FAILED_REQUESTS) == 0
         assert server.fault("refuse cudaGraphLaunch 0") == 0
         assert server.complete(**LONG)["content"] == expected
+        assert server.metric(GRAPH_PROMPTS) == 0
 
 
 def test_a_prompt_whose_launch_fails_is_computed_by_llama_decode() -> None:
