@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <span>
+#include <vector>
 
 #include "device/kernels/mat_mat/formats.h"
 #include "device/kernels/rows/batch_records.h"
@@ -189,11 +191,13 @@ void enqueue_mat_mat(const MatVec& product, const MatMatMemory& memory, const Ca
                                  [&](const Task& task) { pair->launch(task, card, stream); });
   }
   const bool is_gated = product.end == MatVecEnd::kGlu;
-  const WeightFormat last = mat_mat::matrices_of(product).back().format;
-  for (const mat_mat::Format& format : mat_mat::kFormats) {
-    if (!mat_mat::has_format(product, format.name)) continue;
+  std::vector<mat_mat::Format> formats;
+  std::ranges::copy_if(
+      mat_mat::kFormats, std::back_inserter(formats),
+      [&](const mat_mat::Format& format) { return mat_mat::has_format(product, format.name); });
+  for (const mat_mat::Format& format : formats) {
     mat_mat::for_launches(product, std::array{format.name}, memory, card,
-                          product.next_is_ours || last != format.name,
+                          product.next_is_ours || &format != &formats.back(),
                           [&](const Task& task) { format.launch(task, is_gated, card, stream); });
   }
 }

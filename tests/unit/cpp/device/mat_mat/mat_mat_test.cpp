@@ -162,6 +162,16 @@ TEST(each_format_has_a_launch) {
   CHECK(!second.next_is_ours);
 }
 
+TEST(only_the_last_launch_is_before_what_is_not_ours) {
+  launches.clear();
+  // Q5_K's is launched last, wherever it stands.
+  MatVec product = product_of(4096, {matrix_of(kQ5, 4096, 4096), matrix_of(kQ4, 1024, 4096)}, 20);
+  product.next_is_ours = false;
+  enqueue_mat_mat(product, {}, kCard, nullptr);
+  CHECK_EQ(launches.size(), std::size_t{2});
+  CHECK(launches[0].task.next_is_ours && !launches[1].task.next_is_ours);
+}
+
 TEST(some_pairs_of_formats_have_one) {
   for (const WeightFormat of_keys : {kQ4, kQ6}) {
     launches.clear();
